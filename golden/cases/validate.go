@@ -1,0 +1,101 @@
+package cases
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mlagen/mlagen/golden/dtype"
+)
+
+// validate reports every value that makes no sense.
+func (c *Case) validate() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	oneOf := func(field, value string, choices ...string) {
+		need(slices.Contains(choices, value), "%s is %q and must be one of %s", field, value, strings.Join(choices, ", "))
+	}
+
+	need(c.Name != "" && filepath.Base(c.Name) == c.Name && c.Name != "." && c.Name != "..", "name is %q and must be a plain file name", c.Name)
+	oneOf("op", c.Op, Ops...)
+	oneOf("dtype", string(c.DType), string(dtype.BF16), string(dtype.FP16))
+	oneOf("lse_base", c.LSEBase, "e", "2")
+	oneOf("pages.order", c.Pages.Order, "identity", "reversed", "scattered")
+	oneOf("layout.q", c.Layout.Q, "joint", "split")
+	oneOf("layout.out", c.Layout.Out, "dense", "padded")
+	m := c.Model
+	need(m.Heads >= 1, "model.heads is %d and must be at least 1", m.Heads)
+	need(m.Latent >= 1 && m.Rope >= 0 && m.Nope >= 1 && m.Value >= 1, "model %+v has a width below its least", m)
+	need(c.PageSize >= 1, "page_size is %d and must be at least 1", c.PageSize)
+	need(c.Repeat >= 1, "repeat is %d and must be at least 1", c.Repeat)
+	need(c.Splits >= 0, "splits is %d and must not be negative", c.Splits)
+	need(c.Chunk >= 0, "chunk is %d and must not be negative", c.Chunk)
+	need(c.Tolerance.Out >= 0 && c.Tolerance.LSE >= 0, "tolerance must not be negative")
+
+	for i, n := range c.KVLen {
+		need(n >= 0, "kv_len[%d] is %d and must not be negative", i, n)
+	}
+	if c.QLen.Each != nil {
+		need(len(c.QLen.Each) == len(c.KVLen), "q_len has %d entries and kv_len %d", len(c.QLen.Each), len(c.KVLen))
+	}
+	if c.Op == "decode" {
+		n, uniform := c.QLen.Uniform()
+		need(uniform && n >= 1, "q_len must be the same for all sequences of a decode, at least 1")
+	}
+	if c.Graph != nil {
+		need(len(c.Graph.CaptureKVLen) == len(c.KVLen), "graph.capture_kv_len has %d entries and kv_len %d", len(c.Graph.CaptureKVLen), len(c.KVLen))
+		for i, n := range c.Graph.CaptureKVLen {
+			need(n >= 0, "graph.capture_kv_len[%d] is %d and must not be negative", i, n)
+		}
+	}
+
+	need(c.Layout.KVRow == 0 || c.Layout.KVRow >= m.Record(), "layout.kv_row is %d and must be 0 or at least %d", c.Layout.KVRow, m.Record())
+	least := int64(c.PageSize) * int64(c.RowStride())
+	need(c.Layout.KVPage == 0 || c.Layout.KVPage >= least, "layout.kv_page is %d and must be 0 or at least %d", c.Layout.KVPage, least)
+	need(c.Pages.Pool >= 0 && c.Pages.Base >= 0, "pages.pool and pages.base must not be negative")
+	if c.Pages.Pool > 0 {
+		room, used := c.Pages.Pool-c.Pages.Base, int64(c.usedPages())
+		need(room >= used, "pages.pool %d from base %d leaves %d pages and the sequences need %d", c.Pages.Pool, c.Pages.Base, room, used)
+	}
+
+	for _, f := range []struct{ field, text string }{
+		{"q", c.Fill.Q}, {"kv", c.Fill.KV}, {"unused", c.Fill.Unused}, {"out", c.Fill.Out}, {"weights", c.Fill.Weights},
+		{"latent", c.Fill.latent()}, {"rope", c.Fill.rope()},
+	} {
+		if _, err := ParseFill(f.text); err != nil {
+			errs = append(errs, fmt.Errorf("fill.%s: %w", f.field, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usedPages is the number of pages that the sequences occupy.
+func (c *Case) usedPages() int {
+	n := 0
+	for _, k := range c.KVLen {
+		n += pagesOf(k, c.PageSize)
+	}
+	return n
+}
+
+func pagesOf(tokens, pageSize int) int { return (tokens + pageSize - 1) / pageSize }
+
+func (f Fill) latent() string {
+	if f.Latent != "" {
+		return f.Latent
+	}
+	return f.KV
+}
+
+func (f Fill) rope() string {
+	if f.Rope != "" {
+		return f.Rope
+	}
+	return f.KV
+}
