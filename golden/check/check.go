@@ -1,0 +1,125 @@
+// Package check runs conformance cases on a device exactly as a user's calls
+// would, through the runtime, and compares the results with the float64 oracle.
+package check
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/mlagen/mlagen/golden/cases"
+	"github.com/mlagen/mlagen/runtime"
+)
+
+// Options say where cases run.
+type Options struct {
+	Driver   runtime.Driver
+	Variants Variants
+
+	// Dump, when not empty, is the directory under which each case writes its
+	// inputs and outputs as DIR/NAME/*.npy.
+	Dump string
+	// MaxFLOP skips cases with more attention work than this; 0 = no limit.
+	MaxFLOP float64
+	// Hazards says that the device itself reports reads of memory that was
+	// never written, so the workspace is left untouched instead of poisoned.
+	Hazards bool
+}
+
+// Status is how a case ended.
+type Status string
+
+// How cases end.
+const (
+	OK      Status = "ok"
+	Failed  Status = "FAIL"
+	Skipped Status = "skip"
+)
+
+// Outcome is the result of one case.
+type Outcome struct {
+	Name   string
+	Status Status
+	Reason string // why it failed or was skipped
+	Errors Errors
+	Notes  string // further figures
+}
+
+// String is the line that the command prints.
+func (o Outcome) String() string {
+	if o.Status != OK {
+		return fmt.Sprintf("%s %s: %s", o.Status, o.Name, o.Reason)
+	}
+	s := fmt.Sprintf("ok %s out %.1e lse %.1e", o.Name, o.Errors.Out, o.Errors.LSE)
+	if o.Notes != "" {
+		s += " " + o.Notes
+	}
+	return s
+}
+
+// skip is the reason why a case cannot run on a device.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+// Case runs one case.
+func Case(c *cases.Case, o Options) Outcome {
+	if c.Op != "decode" {
+		return Outcome{Name: c.Name, Status: Skipped, Reason: fmt.Sprintf("op %s is not implemented yet", c.Op)}
+	}
+	outcome, err := runDecode(c, o, openDecode)
+	outcome.Name = c.Name
+	var why skip
+	switch {
+	case errors.As(err, &why):
+		outcome.Status, outcome.Reason = Skipped, string(why)
+	case err != nil:
+		outcome.Status, outcome.Reason = Failed, err.Error()
+	default:
+		outcome.Status = OK
+	}
+	return outcome
+}
+
+// Tally counts outcomes.
+type Tally struct{ Passed, Failed, Skipped int }
+
+// String is the closing line.
+func (t Tally) String() string {
+	s := fmt.Sprintf("%d passed, %d failed", t.Passed, t.Failed)
+	if t.Skipped > 0 {
+		s += fmt.Sprintf(", %d skipped", t.Skipped)
+	}
+	return s
+}
+
+// Files runs the cases of files in order, printing a line for each and the
+// tally at the end. progress is told of every case before it runs. A file that
+// is no case fails without keeping the others from running.
+func Files(w io.Writer, files []string, o Options, progress func(name string)) Tally {
+	var t Tally
+	for _, file := range files {
+		name := filepath.Base(file)
+		if progress != nil {
+			progress(name)
+		}
+		outcome := Outcome{Name: name, Status: Failed}
+		if c, err := cases.Read(file); err != nil {
+			outcome.Reason = err.Error()
+		} else {
+			outcome = Case(c, o)
+		}
+		switch outcome.Status {
+		case OK:
+			t.Passed++
+		case Failed:
+			t.Failed++
+		case Skipped:
+			t.Skipped++
+		}
+		fmt.Fprintln(w, outcome)
+	}
+	fmt.Fprintln(w, t)
+	return t
+}

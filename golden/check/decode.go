@@ -1,0 +1,379 @@
+package check
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+
+	"github.com/mlagen/mlagen/golden/cases"
+	"github.com/mlagen/mlagen/golden/cost"
+	"github.com/mlagen/mlagen/golden/dtype"
+	"github.com/mlagen/mlagen/golden/oracle"
+	"github.com/mlagen/mlagen/runtime"
+)
+
+// outGap is the number of elements after each head of a padded output.
+const outGap = 64
+
+// decodeCall is a decode case in device memory.
+type decodeCall struct {
+	in       *cases.Decode
+	q, qRope buffer // qRope is the split query's second tensor
+	kv       buffer
+	table    buffer
+	kvLen    buffer
+	out, lse buffer
+
+	headStride int // elements from an output head to the next
+}
+
+// decodeOpener loads what runs a call; check's tests replace the runtime's.
+type decodeOpener func(o Options, call *decodeCall) (decoder, error)
+
+// decoder runs one call, as often as asked.
+type decoder interface {
+	// sizes are the bytes of the schedule and the workspace.
+	sizes() (schedule, workspace int64, err error)
+	// run enqueues scheduling and decode.
+	run(s runtime.Stream, schedule, workspace buffer) error
+	close() error
+}
+
+// runDecode runs a decode case. A skip error says that the device cannot.
+func runDecode(c *cases.Case, o Options, open decodeOpener) (outcome Outcome, err error) {
+	if err := decodeLimits(c, o); err != nil {
+		return outcome, err
+	}
+	in, err := c.Decode()
+	if err != nil {
+		return outcome, err
+	}
+	m := &memory{driver: o.Driver}
+	defer func() { err = errors.Join(err, m.free()) }()
+	call, err := placeDecode(in, m)
+	if err != nil {
+		return outcome, err
+	}
+	out, lse, err := executeDecode(call, o, m, open)
+	if err != nil {
+		return outcome, err
+	}
+	if err := inputsIntact(call, m); err != nil {
+		return outcome, err
+	}
+
+	outValues, err := gatherOut(call, out)
+	if err != nil {
+		return outcome, err
+	}
+	lseValues := dtype.F32.Decode(nil, lse)
+	if o.Dump != "" {
+		if err := dumpDecode(filepath.Join(o.Dump, c.Name), call, outValues, lseValues); err != nil {
+			return outcome, err
+		}
+	}
+	if err := everyWritten(call, out, lse); err != nil {
+		return outcome, err
+	}
+	ref := in.Oracle().Run()
+	outcome.Errors, err = compare(ref, outValues, lseValues, c.LSEBase == "2", c.Tolerance, call.describe)
+	if c.Repeat > 1 {
+		outcome.Notes = fmt.Sprintf("%d runs identical", c.Repeat)
+	}
+	return outcome, err
+}
+
+// decodeLimits skips what the device cannot run.
+func decodeLimits(c *cases.Case, o Options) error {
+	a := o.Driver.Attributes()
+	if c.Graph != nil && !a.GraphCapture {
+		return skip(fmt.Sprintf("%s does not capture graphs", o.Driver.Name()))
+	}
+	pool := c.Pages.Pool
+	if pool == 0 {
+		pool = c.Pages.Base + 3
+		for _, n := range c.KVLen {
+			pool += int64(n/c.PageSize + 1)
+		}
+	}
+	if need := pool * c.PageStride() * int64(c.DType.Size()); a.MemoryBytes > 0 && need > a.MemoryBytes/10*9 {
+		return skip(fmt.Sprintf("a pool of %.1f GB does not fit into %s's %.1f GB", float64(need)/1e9, o.Driver.Name(), float64(a.MemoryBytes)/1e9))
+	}
+	qLen, _ := c.QLen.Uniform()
+	model, tokens := cost.Model(c.Model), 0.0
+	for _, n := range c.KVLen {
+		tokens += float64(n)
+	}
+	if work := model.DecodeFLOP(tokens * float64(qLen)); o.MaxFLOP > 0 && work > o.MaxFLOP {
+		return skip(fmt.Sprintf("%.1f GFLOP are too many for %s", work/1e9, o.Driver.Name()))
+	}
+	return nil
+}
+
+// placeDecode allocates and fills the call's buffers.
+func placeDecode(in *cases.Decode, m *memory) (*decodeCall, error) {
+	c := in.Case
+	call := &decodeCall{in: in, headStride: c.Model.Latent}
+	if c.Layout.Out == "padded" {
+		call.headStride += outGap
+	}
+	var err error
+	upload := func(b *buffer, name string, data []byte) {
+		if err == nil {
+			*b, err = m.upload(name, data)
+		}
+	}
+	if c.Layout.Q == "split" {
+		latent, rope := in.SplitQ()
+		upload(&call.q, "q_latent", c.DType.Encode(nil, latent))
+		upload(&call.qRope, "q_rope", c.DType.Encode(nil, rope))
+	} else {
+		upload(&call.q, "q", c.DType.Encode(nil, in.Q))
+	}
+	upload(&call.table, "block_table", encodeInts(in.Table))
+	lengths := in.KVLen
+	if c.Graph != nil {
+		lengths = nil
+		for _, n := range c.Graph.CaptureKVLen {
+			lengths = append(lengths, int32(n))
+		}
+	}
+	upload(&call.kvLen, "kv_len", encodeInts(lengths))
+	if err != nil {
+		return nil, err
+	}
+
+	if call.kv, err = m.alloc("kv", in.Pool.Bytes()); err != nil {
+		return nil, err
+	}
+	background, spans, err := in.Pool.Upload()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.driver.Fill(call.kv.ptr, background, call.kv.size); err != nil {
+		return nil, err
+	}
+	for _, s := range spans {
+		if err := m.driver.Upload(call.kv.ptr+runtime.Ptr(s.Offset), s.Data); err != nil {
+			return nil, err
+		}
+	}
+
+	rows := int64(len(in.KVLen) * in.QLen * c.Model.Heads)
+	if call.out, err = m.guard("out", rows*int64(call.headStride*c.DType.Size())); err != nil {
+		return nil, err
+	}
+	call.lse, err = m.guard("lse", rows*4)
+	return call, err
+}
+
+// executeDecode runs the call as often as the case repeats it, checking the
+// guard zones and that the bits agree, and returns the outputs' bytes.
+func executeDecode(call *decodeCall, o Options, m *memory, open decodeOpener) (out, lse []byte, err error) {
+	d, err := open(o, call)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	scheduleBytes, workspaceBytes, err := d.sizes()
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule, err := m.guard("schedule", scheduleBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	workspace, err := m.guard("workspace", workspaceBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := m.driver.NewStream()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, s.Destroy()) }()
+	launch := func() error { return d.run(s, schedule, workspace) }
+	if call.in.Case.Graph != nil {
+		g, err := capture(s, launch)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { err = errors.Join(err, g.Destroy()) }()
+		if call.kvLen.size > 0 {
+			if err := m.driver.Upload(call.kvLen.ptr, encodeInts(call.in.KVLen)); err != nil {
+				return nil, nil, err
+			}
+		}
+		launch = func() error { return s.Replay(g) }
+	}
+
+	for i := range call.in.Case.Repeat {
+		poisoned := []buffer{call.lse}
+		if !o.Hazards {
+			poisoned = append(poisoned, schedule, workspace)
+		}
+		for _, b := range poisoned {
+			if err := m.driver.Fill(b.ptr, 0xff, b.size); err != nil {
+				return nil, nil, err
+			}
+		}
+		if err := poisonOut(call, m); err != nil {
+			return nil, nil, err
+		}
+		if err := launch(); err != nil {
+			return nil, nil, err
+		}
+		if err := s.Synchronize(); err != nil {
+			return nil, nil, err
+		}
+		if err := m.checkGuards(); err != nil {
+			return nil, nil, err
+		}
+		o, err := m.download(call.out)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := m.download(call.lse)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i == 0 {
+			out, lse = o, l
+			continue
+		}
+		if at := differs(out, o); at >= 0 {
+			return nil, nil, fmt.Errorf("run %d of out differs from run 1 at byte %d, %s", i+1, at, call.describe(at/(call.headStride*call.size())))
+		}
+		if at := differs(lse, l); at >= 0 {
+			return nil, nil, fmt.Errorf("run %d of lse differs from run 1, %s", i+1, call.describe(at/4))
+		}
+	}
+	return out, lse, nil
+}
+
+func capture(s runtime.Stream, launch func() error) (runtime.Graph, error) {
+	if err := s.BeginCapture(); err != nil {
+		return nil, err
+	}
+	if err := launch(); err != nil {
+		return nil, err
+	}
+	return s.EndCapture()
+}
+
+// poisonOut fills the output, gaps included, as the case says.
+func poisonOut(call *decodeCall, m *memory) error {
+	fill := call.in.Case.Fill.Out
+	if fill == "nan" || call.out.size == 0 {
+		return m.driver.Fill(call.out.ptr, 0xff, call.out.size)
+	}
+	filler, err := cases.ParseFill(fill)
+	if err != nil {
+		return err
+	}
+	values := make([]float32, call.out.size/int64(call.size()))
+	filler(rand.New(rand.NewPCG(call.in.Case.Seed, 0)), values)
+	return m.driver.Upload(call.out.ptr, call.in.Case.DType.Encode(nil, values))
+}
+
+// gatherOut returns the output without its gaps, which must hold the poison.
+func gatherOut(call *decodeCall, out []byte) ([]float32, error) {
+	c := call.in.Case
+	stride, width := call.headStride*call.size(), c.Model.Latent*call.size()
+	values := make([]float32, 0, len(out)/call.size())
+	for at := 0; at < len(out); at += stride {
+		values = c.DType.Decode(values, out[at:at+width])
+		for i, b := range out[at+width : at+stride] {
+			if c.Fill.Out == "nan" && b != 0xff {
+				return nil, fmt.Errorf("%s: byte %d of the gap after it was written", call.describe(at/stride), i)
+			}
+		}
+	}
+	return values, nil
+}
+
+// everyWritten reports elements that still hold the poison.
+func everyWritten(call *decodeCall, out, lse []byte) error {
+	stride, width := call.headStride*call.size(), call.in.Case.Model.Latent*call.size()
+	for i := 0; i < len(lse); i += 4 {
+		if binary.LittleEndian.Uint32(lse[i:]) == 0xffffffff {
+			return fmt.Errorf("%s: lse was not written", call.describe(i/4))
+		}
+	}
+	if call.in.Case.Fill.Out != "nan" {
+		return nil
+	}
+	for at := 0; at < len(out); at += stride {
+		for i := 0; i < width; i += 2 {
+			if binary.LittleEndian.Uint16(out[at+i:]) == 0xffff {
+				return fmt.Errorf("%s: out[%d] was not written", call.describe(at/stride), i/2)
+			}
+		}
+	}
+	return nil
+}
+
+// inputsIntact reports an input that the run changed.
+func inputsIntact(call *decodeCall, m *memory) error {
+	in := call.in
+	type input struct {
+		b    buffer
+		want []byte
+	}
+	inputs := []input{{call.table, encodeInts(in.Table)}, {call.kvLen, encodeInts(in.KVLen)}}
+	if in.Case.Layout.Q == "joint" {
+		inputs = append(inputs, input{call.q, in.Case.DType.Encode(nil, in.Q)})
+	}
+	_, spans, err := in.Pool.Upload()
+	if err != nil {
+		return err
+	}
+	for _, s := range spans {
+		inputs = append(inputs, input{buffer{name: "kv", ptr: call.kv.ptr + runtime.Ptr(s.Offset), size: int64(len(s.Data))}, s.Data})
+	}
+	for _, i := range inputs {
+		got, err := m.download(i.b)
+		if err != nil {
+			return err
+		}
+		if at := differs(i.want, got); at >= 0 {
+			return fmt.Errorf("the run changed its input %s at byte %d", i.b.name, at)
+		}
+	}
+	return nil
+}
+
+func (call *decodeCall) size() int { return call.in.Case.DType.Size() }
+
+// describe names a row of the outputs.
+func (call *decodeCall) describe(row int) string {
+	heads, qLen := call.in.Case.Model.Heads, call.in.QLen
+	request := row / (heads * qLen)
+	token := row / heads % qLen
+	return fmt.Sprintf("request %d (kv_len %d), query token %d, head %d (sees %d keys)", request, call.in.KVLen[request], token, row%heads,
+		oracle.Visible(call.in.Case.Causal, int(call.in.KVLen[request]), qLen, token))
+}
+
+// differs returns the first byte at which a and b differ, or −1.
+func differs(a, b []byte) int {
+	if bytes.Equal(a, b) {
+		return -1
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return len(a)
+}
+
+func encodeInts(x []int32) []byte {
+	b := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint32(b, uint32(v))
+	}
+	return b
+}
