@@ -114,6 +114,9 @@ type Operand struct {
 	// modifiers say" (the .vec slot, the shape of a wgmma, .xN of stmatrix).
 	Count    int
 	Optional bool
+	With     string // name of the optional slot that this operand comes and goes with; "" when none
+	Bar      bool   // written after the previous operand with a bar: d|p
+	Wider    bool   // a register may be wider than the type (ld, st, cvt)
 }
 
 // Slot is one dotted position after the root of an opcode.

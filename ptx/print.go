@@ -1,0 +1,394 @@
+package ptx
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// Print writes m as PTX text. The same module gives the same bytes, and Parse
+// reads them back to the same module. The error is the writer's, or says what
+// of the module has no spelling.
+func Print(w io.Writer, m *Module) error {
+	p := &printer{}
+	p.module(m)
+	if p.err != nil {
+		return p.err
+	}
+	_, err := w.Write(p.b)
+	return err
+}
+
+// String returns m as Print writes it; what has no spelling reads "<…>".
+func (m *Module) String() string {
+	p := &printer{}
+	p.module(m)
+	return string(p.b)
+}
+
+// String returns the instruction as Print writes it, without indentation and
+// comment.
+func (i *Instr) String() string {
+	p := &printer{}
+	p.instr(i)
+	return string(p.b)
+}
+
+type printer struct {
+	b   []byte
+	err error
+}
+
+func (p *printer) s(parts ...string) {
+	for _, x := range parts {
+		p.b = append(p.b, x...)
+	}
+}
+
+func (p *printer) n(v int64) { p.b = strconv.AppendInt(p.b, v, 10) }
+
+func (p *printer) fail(what any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("ptx: %T has no spelling here", what)
+	}
+	p.s("<", fmt.Sprintf("%T", what), ">")
+}
+
+func (p *printer) comment(indent, text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimRight(line, " \t\r")
+		p.s(indent, "//")
+		if line != "" {
+			p.s(" ", line)
+		}
+		p.s("\n")
+	}
+}
+
+func (p *printer) module(m *Module) {
+	for _, c := range m.Header {
+		p.comment("", c)
+	}
+	p.s(".version ", m.Version.String(), "\n.target ", m.Target, "\n.address_size 64\n")
+	for i, f := range m.Files {
+		p.s(".file ")
+		p.n(int64(i + 1))
+		p.s(" ", quote(f), "\n")
+	}
+	if len(m.Vars) > 0 {
+		p.s("\n")
+	}
+	for _, v := range m.Vars {
+		p.variable(v)
+	}
+	for _, k := range m.Kernels {
+		p.s("\n")
+		p.kernel(k)
+	}
+}
+
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+func (p *printer) variable(v *Var) {
+	if v.Extern {
+		p.s(".extern ")
+	}
+	p.s(".", v.Space.String(), " ")
+	if v.Align > 0 {
+		p.s(".align ")
+		p.n(int64(v.Align))
+		p.s(" ")
+	}
+	p.s(".", v.Type.String(), " ", v.Name)
+	switch {
+	case v.Count > 0:
+		p.s("[")
+		p.n(int64(v.Count))
+		p.s("]")
+	case v.Extern:
+		p.s("[]")
+	}
+	p.s(";\n")
+}
+
+func (p *printer) kernel(k *Kernel) {
+	p.s(".visible .entry ", k.Name, "(")
+	for i, a := range k.Params {
+		if i > 0 {
+			p.s(",")
+		}
+		p.s("\n\t.param ")
+		if a.Align > 0 {
+			p.s(".align ")
+			p.n(int64(a.Align))
+			p.s(" ")
+		}
+		p.s(".", a.Type.String(), " ", a.Name)
+		if a.Count > 0 {
+			p.s("[")
+			p.n(int64(a.Count))
+			p.s("]")
+		}
+	}
+	if len(k.Params) > 0 {
+		p.s("\n")
+	}
+	p.s(")\n")
+	if k.ExplicitCluster {
+		p.s(".explicitcluster\n")
+	}
+	p.dims(".reqnctapercluster", k.ReqNCTAPerClust)
+	p.dims(".reqntid", k.ReqNTID)
+	p.dims(".maxntid", k.MaxNTID)
+	if k.MinCTAPerSM > 0 {
+		p.s(".minnctapersm ")
+		p.n(int64(k.MinCTAPerSM))
+		p.s("\n")
+	}
+	if k.MaxNReg > 0 {
+		p.s(".maxnreg ")
+		p.n(int64(k.MaxNReg))
+		p.s("\n")
+	}
+	p.s("{\n")
+	p.registers(k.Regs)
+	for _, v := range k.Vars {
+		p.s("\t")
+		p.variable(v)
+	}
+	if len(k.Regs)+len(k.Vars) > 0 && len(k.Body) > 0 {
+		p.s("\n")
+	}
+	for _, s := range k.Body {
+		p.statement(s)
+	}
+	p.s("}\n")
+}
+
+func (p *printer) dims(directive string, d [3]int) {
+	if d == [3]int{} {
+		return
+	}
+	p.s(directive)
+	for i, v := range d {
+		if i > 0 {
+			p.s(",")
+		}
+		p.s(" ")
+		p.n(int64(v))
+	}
+	p.s("\n")
+}
+
+// registers declares regs type by type, in the order in which the types first
+// occur. Names that differ only in a number become one range %r<N>, provided
+// that most of the range exists and no other type shares the prefix.
+func (p *printer) registers(regs []*Reg) {
+	var types []isa.Type
+	byType := map[isa.Type][]*Reg{}
+	for _, r := range regs {
+		if byType[r.Type] == nil {
+			types = append(types, r.Type)
+		}
+		byType[r.Type] = append(byType[r.Type], r)
+	}
+	ranges := registerRanges(regs)
+	for _, t := range types {
+		var printed map[string]bool
+		var rest []string
+		for _, r := range byType[t] {
+			prefix, _, ok := splitNumber(r.Name)
+			if ok && ranges[prefix] > 0 {
+				if printed[prefix] {
+					continue
+				}
+				if printed == nil {
+					printed = map[string]bool{}
+				}
+				printed[prefix] = true
+				p.s("\t.reg .", t.String(), " ", prefix, "<")
+				p.n(int64(ranges[prefix]))
+				p.s(">;\n")
+				continue
+			}
+			rest = append(rest, r.Name)
+		}
+		for len(rest) > 0 {
+			n := min(len(rest), 8)
+			p.s("\t.reg .", t.String(), " ", strings.Join(rest[:n], ", "), ";\n")
+			rest = rest[n:]
+		}
+	}
+}
+
+// registerRanges returns, for each name prefix that can be declared as a
+// range, the range's length.
+func registerRanges(regs []*Reg) map[string]int {
+	type use struct {
+		t     isa.Type
+		count int
+		last  int
+		mixed bool
+	}
+	uses := map[string]*use{}
+	for _, r := range regs {
+		prefix, n, ok := splitNumber(r.Name)
+		if !ok {
+			continue
+		}
+		u := uses[prefix]
+		if u == nil {
+			u = &use{t: r.Type}
+			uses[prefix] = u
+		}
+		u.count++
+		u.last = max(u.last, n)
+		u.mixed = u.mixed || u.t != r.Type
+	}
+	out := map[string]int{}
+	for prefix, u := range uses {
+		if !u.mixed && u.count > 1 && 2*u.count > u.last {
+			out[prefix] = u.last + 1
+		}
+	}
+	return out
+}
+
+// splitNumber splits a register name into prefix and decimal number.
+func splitNumber(name string) (prefix string, n int, ok bool) {
+	i := len(name)
+	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
+		i--
+	}
+	digits := name[i:]
+	if digits == "" || len(digits) > 6 || len(digits) > 1 && digits[0] == '0' {
+		return "", 0, false
+	}
+	n, _ = strconv.Atoi(digits)
+	return name[:i], n, true
+}
+
+func (p *printer) statement(s Stmt) {
+	switch s := s.(type) {
+	case *Instr:
+		p.s("\t")
+		p.instr(s)
+		if s.Comment != "" {
+			p.s(" // ", strings.TrimRight(strings.ReplaceAll(s.Comment, "\n", " "), " \t\r"))
+		}
+		p.s("\n")
+	case *LabelStmt:
+		p.s(string(s.Name), ":\n")
+	case *Comment:
+		p.comment("\t", s.Text)
+	case *Loc:
+		p.s("\t.loc ")
+		p.n(int64(s.File))
+		p.s(" ")
+		p.n(int64(s.Line))
+		p.s(" ")
+		p.n(int64(s.Col))
+		p.s("\n")
+	default:
+		p.fail(s)
+		p.s("\n")
+	}
+}
+
+func (p *printer) instr(i *Instr) {
+	if g := i.Guard; g.P != nil {
+		p.s("@")
+		if g.Negate {
+			p.s("!")
+		}
+		p.s(g.P.Name, " ")
+	}
+	p.s(i.Form.Root)
+	for _, m := range i.Mods {
+		if m != "" {
+			p.s(".", m)
+		}
+	}
+	ops := i.Operands()
+	for k, a := range i.Args {
+		switch {
+		case k == 0:
+			p.s(" ")
+		case ops != nil && ops[k].Bar:
+			p.s("|")
+		default:
+			p.s(", ")
+		}
+		p.operand(a)
+	}
+	p.s(";")
+}
+
+func (p *printer) operand(a Operand) {
+	switch a := a.(type) {
+	case *Reg:
+		if a == nil {
+			p.fail(a)
+			return
+		}
+		p.s(a.Name)
+	case Special:
+		p.s(a.Name)
+	case Imm:
+		p.n(int64(a))
+	case Float:
+		if a.Type == isa.F64 {
+			p.s(fmt.Sprintf("0d%016X", a.Bits))
+		} else {
+			p.s(fmt.Sprintf("0f%08X", uint32(a.Bits)))
+		}
+	case Addr:
+		p.s("[")
+		switch b := a.Base.(type) {
+		case nil:
+			p.n(a.Offset)
+		default:
+			p.operand(b)
+			if a.Offset != 0 {
+				p.s("+")
+				p.n(a.Offset)
+			}
+		}
+		p.s("]")
+	case Vec:
+		p.list(a)
+	case Tensor:
+		p.s("[")
+		p.operand(a.Map)
+		p.s(", ")
+		p.list(a.Coords)
+		p.s("]")
+	case Not:
+		p.s("!")
+		p.operand(a.P)
+	case Symbol:
+		p.s(string(a))
+	case Label:
+		p.s(string(a))
+	case Sink:
+		p.s("_")
+	default:
+		p.fail(a)
+	}
+}
+
+func (p *printer) list(v Vec) {
+	p.s("{")
+	for i, e := range v {
+		if i > 0 {
+			p.s(", ")
+		}
+		p.operand(e)
+	}
+	p.s("}")
+}
