@@ -17,7 +17,6 @@ var (
 	ptx78 = Version{7, 8}
 	ptx80 = Version{8, 0}
 	ptx81 = Version{8, 1}
-	ptx83 = Version{8, 3}
 	ptx86 = Version{8, 6}
 )
 

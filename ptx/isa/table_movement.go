@@ -43,7 +43,7 @@ var movement = []instruction{
 		 .type = b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64
 		 d: w vec wide
 		 cache-policy: b64 reg with=L2::cache_hint`,
-		`ld{.weak}{.space}{.L1}{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, cache-policy}
+		`ld{.weak}{.space}.L1{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, cache-policy}
 		 .space = global
 		 .L1 = L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate
 		 .prefetch = L2::64B L2::128B L2::256B
@@ -72,7 +72,7 @@ var movement = []instruction{
 		 .type = b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64
 		 d: w vec wide
 		 cache-policy: b64 reg with=L2::cache_hint`,
-		`ld.global.nc{.L1}{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, cache-policy}
+		`ld.global.nc.L1{.L2::cache_hint}{.prefetch}{.vec}.type d, [a]{, cache-policy}
 		 .L1 = L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate
 		 .prefetch = L2::64B L2::128B L2::256B
 		 .vec = v2 v4
@@ -89,7 +89,7 @@ var movement = []instruction{
 		 a: w
 		 b: vec wide
 		 cache-policy: b64 reg with=L2::cache_hint`,
-		`st{.weak}{.space}{.L1}{.L2::cache_hint}{.vec}.type [a], b{, cache-policy}
+		`st{.weak}{.space}.L1{.L2::cache_hint}{.vec}.type [a], b{, cache-policy}
 		 .space = global
 		 .L1 = L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate
 		 .vec = v2 v4
