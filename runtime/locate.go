@@ -16,6 +16,7 @@ type Location struct {
 	Where string // for people, when not Local: "memory of GPU 1", "not device memory"
 	Base  Ptr    // start of the allocation
 	Size  int64  // of the allocation in bytes
+	Open  bool   // usable memory may follow: the allocation is mapped piece by piece
 }
 
 // Copier is implemented by streams that can copy within the device in stream

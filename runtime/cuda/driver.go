@@ -220,13 +220,13 @@ func (d *Driver) EncodeTensorMap(t runtime.TensorMap) ([128]byte, error) {
 
 // Locate asks the GPU driver which allocation p lies in.
 func (d *Driver) Locate(p runtime.Ptr) (runtime.Location, error) {
-	device, base, size, err := shimLocate(d.context, p)
+	l, device, onGPU, err := shimLocate(d.context, p)
 	if err != nil {
-		return runtime.Location{}, err
+		return l, err
 	}
-	l := runtime.Location{Local: device == d.ordinal, Base: base, Size: size}
+	l.Local = onGPU && device == d.ordinal
 	switch {
-	case device < 0:
+	case !onGPU:
 		l.Where = "not device memory"
 	case !l.Local:
 		l.Where = fmt.Sprintf("memory of GPU %d", device)

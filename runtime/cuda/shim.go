@@ -164,18 +164,23 @@ static CUresult shim_destroy_graph(CUcontext ctx, CUgraphExec exec) {
 }
 
 // shim_locate says which allocation ptr lies in. device is -1 when ptr is not
-// an address that the driver knows.
+// an address that the driver knows. whole says that the range is an allocation
+// of cuMemAlloc; other memory may be mapped piece by piece.
 static CUresult shim_locate(CUcontext ctx, unsigned long long ptr, unsigned int *kind, int *device,
-                            unsigned long long *base, size_t *size) {
+                            unsigned long long *base, size_t *size, int *whole) {
 	CUresult r = cuCtxSetCurrent(ctx);
 	if (r != CUDA_SUCCESS) return r;
 	CUpointer_attribute attributes[] = {
 		CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
 	};
-	void *data[] = {kind, device, base, size};
+	unsigned long long legacy = 0; // the driver writes a boolean of whatever width
+	void *data[] = {kind, device, base, size, &legacy};
 	*kind = 0, *device = -1, *base = 0, *size = 0;
-	return cuPointerGetAttributes(sizeof attributes / sizeof attributes[0], attributes, data, (CUdeviceptr)ptr);
+	r = cuPointerGetAttributes(sizeof attributes / sizeof attributes[0], attributes, data, (CUdeviceptr)ptr);
+	*whole = legacy != 0;
+	return r;
 }
 */
 import "C"
@@ -365,15 +370,13 @@ func shimDestroyGraph(ctx cu.CUContext, g execGraph) error {
 	return driverError("cuGraphExecDestroy", C.shim_destroy_graph(cContext(ctx), C.CUgraphExec(g)))
 }
 
-// shimLocate says where p lies: device is −1 for an unknown address or host memory.
-func shimLocate(ctx cu.CUContext, p runtime.Ptr) (device int, base runtime.Ptr, size int64, err error) {
+// shimLocate says where p lies, and whether it is memory of some GPU.
+func shimLocate(ctx cu.CUContext, p runtime.Ptr) (l runtime.Location, device int, onGPU bool, err error) {
 	var kind C.uint
-	var ordinal C.int
+	var ordinal, whole C.int
 	var start C.ulonglong
 	var bytes C.size_t
-	code := C.shim_locate(cContext(ctx), C.ulonglong(p), &kind, &ordinal, &start, &bytes)
-	if kind != C.CU_MEMORYTYPE_DEVICE {
-		ordinal = -1
-	}
-	return int(ordinal), runtime.Ptr(start), int64(bytes), driverError("cuPointerGetAttributes", code)
+	code := C.shim_locate(cContext(ctx), C.ulonglong(p), &kind, &ordinal, &start, &bytes, &whole)
+	l = runtime.Location{Base: runtime.Ptr(start), Size: int64(bytes), Open: whole == 0}
+	return l, int(ordinal), kind == C.CU_MEMORYTYPE_DEVICE, driverError("cuPointerGetAttributes", code)
 }

@@ -1,0 +1,112 @@
+package runtime
+
+import (
+	"fmt"
+	"math"
+)
+
+// itemBytes is the size of a schedule entry, a merge entry likewise: four s32.
+const itemBytes = 16
+
+// sectionAlign is the alignment of each part of a buffer.
+const sectionAlign = 256
+
+// plan is how the schedule and the workspace of a batch are laid out. Offsets
+// and sizes are in bytes. It depends on capacity alone, never on lengths, so
+// that a captured graph serves every batch of that capacity.
+type plan struct {
+	// schedule buffer
+	partFirst, items, merges int64
+	scheduleBytes            int64
+	// workspace
+	partialOut, partialLSE int64
+	workspaceBytes         int64
+}
+
+// plan lays out the buffers for batch requests. The balanced schedule
+// (splits 0) cuts the batch's tiles into parts of equal work: each part has at
+// most two pieces of requests that others share, its first and its last.
+// Forced splits (n) cut every request into up to n.
+func (d *Decode) plan(batch, splits int) (plan, error) {
+	var p plan
+	if batch < 0 {
+		return p, argumentError("batch", "at least 0", "was %d", batch)
+	}
+	if splits < 0 {
+		return p, argumentError("splits", "0 for a balanced schedule, or the number of pieces per request", "was %d", splits)
+	}
+	rows := int64(d.model.Rows())
+	requests, pieces, parts := int64(batch), int64(max(1, splits)), int64(d.parts)
+	if requests > math.MaxInt32/rows {
+		return p, argumentError("batch", fmt.Sprintf("at most %d: query rows are numbered in 31 bits", math.MaxInt32/rows), "was %d", batch)
+	}
+	slots, merges := 2*parts, 1+min(requests, parts)
+	if splits > 0 {
+		if requests > 0 && pieces > math.MaxInt32/max(rows, itemBytes)/requests {
+			return p, argumentError("splits", fmt.Sprintf("at most %d for a batch of %d: partial rows are numbered in 31 bits",
+				math.MaxInt32/max(rows, itemBytes)/requests, batch), "was %d", splits)
+		}
+		slots, merges = requests*pieces, 1+requests
+	}
+	items := requests*pieces + parts
+
+	at := int64(0)
+	place := func(bytes int64) (offset int64) {
+		offset = at
+		at += (bytes + sectionAlign - 1) / sectionAlign * sectionAlign
+		return offset
+	}
+	p.partFirst = place(4 * (parts + 1))
+	p.items = place(itemBytes * items)
+	p.merges = place(itemBytes * merges)
+	p.scheduleBytes = at
+	at = 0
+	p.partialOut = place(4 * slots * rows * int64(d.model.Latent))
+	p.partialLSE = place(4 * slots * rows)
+	p.workspaceBytes = at
+	return p, nil
+}
+
+// ScheduleBytes returns the size of the schedule buffer for batch requests, 0
+// when Schedule would refuse these arguments. splits 0 lets the kernel balance
+// the work; n forces up to n pieces per request.
+func (d *Decode) ScheduleBytes(batch, splits int) int64 {
+	p, err := d.plan(batch, splits)
+	if err != nil {
+		return 0
+	}
+	return p.scheduleBytes
+}
+
+// WorkspaceBytes returns the size of the workspace for batch requests, 0 when
+// Run would refuse these arguments.
+func (d *Decode) WorkspaceBytes(batch, splits int) int64 {
+	p, err := d.plan(batch, splits)
+	if err != nil {
+		return 0
+	}
+	return p.workspaceBytes
+}
+
+// planParts returns how many parts the work is cut into, each run by one block
+// per row block, so that the parts' blocks fill the device's multiprocessors
+// and come out in whole clusters.
+func planParts(sms, rows, blockH, cluster int) (parts, rowBlocks int, err error) {
+	rowBlocks = (rows + blockH - 1) / blockH
+	parts = max(1, sms/rowBlocks)
+	if cluster > 1 {
+		whole := cluster / gcd(rowBlocks, cluster) // parts per whole number of clusters
+		parts = max(1, parts/whole) * whole
+	}
+	if int64(parts)*int64(rowBlocks) > maxGridX {
+		return 0, 0, fmt.Errorf("%d query rows in blocks of %d make a grid of %d blocks, must be at most %d", rows, blockH, int64(parts)*int64(rowBlocks), maxGridX)
+	}
+	return parts, rowBlocks, nil
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,280 @@
+package runtime
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/mlagen/mlagen/ptx/manifest"
+)
+
+// Variant is one generated kernel: its text and its description.
+type Variant struct {
+	Name     string // for people, such as "absorb_decode heads=16"
+	PTX      []byte
+	Manifest *manifest.Manifest
+}
+
+// Kernel is a loaded variant.
+type Kernel struct {
+	Variant
+	Attributes     FunctionAttributes
+	Warnings       []Warning // what the compiler complained about
+	CompileSeconds float64   // spent by the driver; next to nothing on a hit in its cache
+
+	driver   Driver
+	module   Module
+	function Function
+	offsets  []int
+}
+
+// WarningKind classifies what a compiler says.
+type WarningKind string
+
+// Kinds of warnings.
+const (
+	Serialised WarningKind = "serialised" // wgmma waits for each other (C7510 and its kin): right but slow
+	Spill      WarningKind = "spill"      // registers go to local memory
+	Other      WarningKind = "other"
+)
+
+// Warning is a line of the compiler's log that asks for attention.
+type Warning struct {
+	Kind WarningKind
+	Text string
+}
+
+// Load compiles a variant and holds it against its manifest and the device.
+// It is an error when the device or its driver cannot run the kernel, when the
+// text is not the one that the manifest describes, when the compiler refuses
+// it, needs local memory (a spill or a stack frame) or laid out the parameters
+// differently. Lesser complaints of the compiler are in Kernel.Warnings.
+func Load(drv Driver, v Variant) (*Kernel, error) {
+	k, err := load(drv, v)
+	if err != nil {
+		return nil, fmt.Errorf("load %s on %s: %w", v.label(), drv.Name(), err)
+	}
+	return k, nil
+}
+
+func (v *Variant) label() string {
+	switch {
+	case v.Name != "":
+		return v.Name
+	case v.Manifest != nil:
+		return v.Manifest.Kernel
+	}
+	return "a kernel without name"
+}
+
+func load(drv Driver, v Variant) (*Kernel, error) {
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	if err := checkDevice(drv.Attributes(), v.Manifest); err != nil {
+		return nil, err
+	}
+	m, err := drv.Load(v.PTX)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{Variant: v, driver: drv, module: m, CompileSeconds: m.CompileSeconds(), Warnings: readLog(m.Log())}
+	if err := k.inspect(); err != nil {
+		return nil, errors.Join(err, m.Unload())
+	}
+	for _, p := range v.Manifest.Params {
+		k.offsets = append(k.offsets, p.Offset)
+	}
+	return k, nil
+}
+
+// check finds a variant that is not whole.
+func (v *Variant) check() error {
+	if v.Manifest == nil {
+		return errors.New("it has no manifest")
+	}
+	if len(v.PTX) == 0 {
+		return errors.New("it has no PTX")
+	}
+	if v.Manifest.Schema != 0 && v.Manifest.Schema != manifest.Schema {
+		return fmt.Errorf("manifest schema is %d; this runtime reads %d", v.Manifest.Schema, manifest.Schema)
+	}
+	if want := v.Manifest.PTXSHA256; want != "" {
+		sum := sha256.Sum256(v.PTX)
+		if got := hex.EncodeToString(sum[:]); got != want {
+			return fmt.Errorf("the manifest describes another text: PTX has SHA-256 %s, the manifest says %s", got, want)
+		}
+	}
+	end := 0
+	for _, p := range v.Manifest.Params {
+		if p.Offset < end || p.Size <= 0 || p.Align <= 0 || p.Offset%p.Align != 0 {
+			return fmt.Errorf("manifest parameter %q: offset %d, size %d, alignment %d does not follow the one before, which ends at %d",
+				p.Name, p.Offset, p.Size, p.Align, end)
+		}
+		end = p.Offset + p.Size
+	}
+	return nil
+}
+
+// checkDevice says what m needs and the device lacks. Zero attributes are
+// unknown, and not held against it.
+func checkDevice(a Attributes, m *manifest.Manifest) error {
+	if a.DriverVersion > 0 && a.DriverVersion < m.MinDriver {
+		return fmt.Errorf("PTX %s needs a driver for CUDA %s or later; this one is for %s",
+			m.PTXVersion, cudaVersion(m.MinDriver), cudaVersion(a.DriverVersion))
+	}
+	if m.Target == "sm_90a" && a.ComputeMajor > 0 && (a.ComputeMajor != 9 || a.ComputeMinor != 0) {
+		return fmt.Errorf("target sm_90a needs compute capability 9.0; the device has %d.%d", a.ComputeMajor, a.ComputeMinor)
+	}
+	if a.SharedPerBlock > 0 && m.Shared > a.SharedPerBlock {
+		return fmt.Errorf("it needs %d bytes of shared memory; the device allows %d per block", m.Shared, a.SharedPerBlock)
+	}
+	if m.Cluster > 1 && !a.Clusters {
+		return fmt.Errorf("it runs in clusters of %d blocks; the device has none", m.Cluster)
+	}
+	return nil
+}
+
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// inspect holds what the compiler made against the manifest.
+func (k *Kernel) inspect() (err error) {
+	m := k.Manifest
+	if k.function, err = k.module.Function(m.Kernel); err != nil {
+		return err
+	}
+	if k.Attributes, err = k.function.Attributes(); err != nil {
+		return err
+	}
+	a := k.Attributes
+	if a.LocalBytes != 0 {
+		return fmt.Errorf("the compiler gave each thread %d bytes of local memory (spills or a stack frame); a kernel must not need any%s",
+			a.LocalBytes, k.quote(Spill))
+	}
+	if a.MaxThreads > 0 && m.Threads > a.MaxThreads {
+		return fmt.Errorf("it launches %d threads per block; as compiled (%d registers) at most %d fit", m.Threads, a.Registers, a.MaxThreads)
+	}
+	if limit := k.driver.Attributes().SharedPerBlock; limit > 0 && m.Shared+a.StaticShared > limit {
+		return fmt.Errorf("it needs %d bytes of dynamic and %d of static shared memory; the device allows %d per block", m.Shared, a.StaticShared, limit)
+	}
+	if err := k.function.SetDynamicShared(m.Shared); err != nil {
+		return fmt.Errorf("set %d bytes of dynamic shared memory: %w", m.Shared, err)
+	}
+	if l, ok := k.function.(ParamLocator); ok {
+		return checkParams(l, m.Params)
+	}
+	return nil
+}
+
+// checkParams compares the compiled parameter layout with the manifest's.
+func checkParams(l ParamLocator, params []manifest.Param) error {
+	for i, p := range params {
+		offset, size, exists, known := l.Param(i)
+		if !known {
+			return nil
+		}
+		if !exists {
+			return fmt.Errorf("the manifest lists %d parameters; the kernel takes %d", len(params), i)
+		}
+		if offset != p.Offset || size != p.Size {
+			return fmt.Errorf("parameter %q lies at offset %d, size %d as compiled; the manifest says offset %d, size %d",
+				p.Name, offset, size, p.Offset, p.Size)
+		}
+	}
+	if _, _, exists, known := l.Param(len(params)); known && exists {
+		return fmt.Errorf("the manifest lists %d parameters; the kernel takes more", len(params))
+	}
+	return nil
+}
+
+// quote returns the warnings of a kind, for an error message.
+func (k *Kernel) quote(kind WarningKind) string {
+	var b strings.Builder
+	for _, w := range k.Warnings {
+		if w.Kind == kind {
+			b.WriteString("\n  " + w.Text)
+		}
+	}
+	return b.String()
+}
+
+var (
+	spillLine  = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads`)
+	serialLine = regexp.MustCompile(`(?i)\(C75\d\d\)|wgmma.*serializ|Potential Performance Loss`)
+	otherLine  = regexp.MustCompile(`(?i)\bwarning\b`)
+)
+
+// readLog picks the lines of a compiler's log that ask for attention.
+func readLog(log string) []Warning {
+	var warnings []Warning
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		kind := WarningKind("")
+		if m := spillLine.FindStringSubmatch(line); m != nil {
+			if m[1] != "0" || m[2] != "0" || m[3] != "0" {
+				kind = Spill
+			}
+		} else if serialLine.MatchString(line) {
+			kind = Serialised
+		} else if otherLine.MatchString(line) {
+			kind = Other
+		}
+		if kind != "" {
+			warnings = append(warnings, Warning{kind, line})
+		}
+	}
+	return warnings
+}
+
+// Limits of a grid's dimensions.
+const (
+	maxGridX  = 1<<31 - 1
+	maxGridYZ = 65535
+)
+
+// Launch launches the kernel with the manifest's block, cluster and shared
+// memory. programmatic allows it to start before the previous kernel of the
+// stream has ended; the kernel itself waits where it must.
+func (k *Kernel) Launch(s Stream, grid Dim3, p *Params, programmatic bool) error {
+	if p.kernel != k {
+		return fmt.Errorf("launch %s: the parameters were made for %s", k.label(), p.kernel.label())
+	}
+	if err := p.Err(); err != nil {
+		return err
+	}
+	if grid.X > maxGridX || grid.Y > maxGridYZ || grid.Z > maxGridYZ {
+		return fmt.Errorf("launch %s: grid was %d × %d × %d, must be at most %d × %d × %d", k.label(), grid.X, grid.Y, grid.Z, maxGridX, maxGridYZ, maxGridYZ)
+	}
+	l := Launch{
+		Function: k.function, Grid: grid, Block: Dim3{X: k.Manifest.Threads}, Shared: k.Manifest.Shared,
+		Programmatic: programmatic, Params: p.bytes, Offsets: k.offsets,
+	}
+	if c := k.Manifest.Cluster; c > 1 {
+		if grid.X%c != 0 {
+			return fmt.Errorf("launch %s: grid was %d blocks wide, must be a multiple of the cluster of %d", k.label(), grid.X, c)
+		}
+		l.Cluster = Dim3{X: c}
+	}
+	if err := s.Launch(l); err != nil {
+		return fmt.Errorf("launch %s: %w", k.label(), err)
+	}
+	return nil
+}
+
+// EncodeTensorMap makes the tensor map for the parameter called param, whose
+// static part is the manifest's. sizes are in elements, innermost first;
+// strides are in bytes, of every dimension but the innermost.
+func (k *Kernel) EncodeTensorMap(param string, address Ptr, sizes, strides []uint64) ([128]byte, error) {
+	for _, t := range k.Manifest.TensorMaps {
+		if t.Param == param {
+			return k.driver.EncodeTensorMap(TensorMap{TensorMap: t, Address: address, Sizes: sizes, Strides: strides})
+		}
+	}
+	return [128]byte{}, fmt.Errorf("%s has no tensor map %q", k.label(), param)
+}
+
+// Unload frees the code. The kernel must not be running.
+func (k *Kernel) Unload() error { return k.module.Unload() }
