@@ -43,7 +43,7 @@ func TestCheckPool(t *testing.T) {
 		want     string // "" = legal
 	}{
 		// 3 warpgroups of 168 are 504 per lane, not 512: 24+240+240 fits, and
-		// 192+160+160 was seen to hang where 184+160+160 ran.
+		// 192+160+160 was seen to fail where 184+160+160 ran.
 		{168, groups(24, 240, 240), ""},
 		{168, groups(40, 232, 232), ""},
 		{168, groups(184, 160, 160), ""},
