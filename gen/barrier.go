@@ -1,0 +1,116 @@
+package gen
+
+import (
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// NamedBarrier lets a fixed set of warps of the CTA meet (bar.sync).
+type NamedBarrier struct {
+	k       *Kernel
+	id      int
+	threads int
+}
+
+// NamedBarrier reserves one of the CTA's fifteen named barriers for the given
+// number of threads, a multiple of 32.
+func (k *Kernel) NamedBarrier(threads int) NamedBarrier {
+	if k.barID > 15 {
+		k.errorf("more than 15 named barriers")
+	}
+	b := NamedBarrier{k, k.barID, threads}
+	k.barID++
+	return b
+}
+
+// Sync waits until all threads of the barrier have come.
+func (b NamedBarrier) Sync() {
+	b.k.emit("bar.sync", ptx.Imm(b.id), ptx.Imm(b.threads))
+}
+
+// Arrive counts the warp as come and goes on.
+func (b NamedBarrier) Arrive() {
+	b.k.emit("bar.arrive", ptx.Imm(b.id), ptx.Imm(b.threads))
+}
+
+// SyncCTA waits for every thread of the CTA.
+func (k *Kernel) SyncCTA() { k.emit("bar.sync", ptx.Imm(0)) }
+
+// SyncWarp orders shared memory among the warp's lanes.
+func (k *Kernel) SyncWarp() { k.emit("bar.warp.sync", fullMask) }
+
+// SyncCluster waits for every thread of the cluster; what was written before
+// is visible to the peers after.
+func (k *Kernel) SyncCluster() {
+	k.emit("barrier.cluster.arrive.release.aligned")
+	k.emit("barrier.cluster.wait.acquire.aligned")
+}
+
+// FenceAsync makes this thread's ordinary writes to shared memory visible to
+// wgmma and to the copy engine, after the barrier that follows.
+func (k *Kernel) FenceAsync() { k.emit("fence.proxy.async.shared::cta") }
+
+// WaitForPreviousGrid waits until the grids this launch depends on have ended
+// and their writes are visible; without programmatic launch it does nothing.
+func (k *Kernel) WaitForPreviousGrid() { k.emit("griddepcontrol.wait") }
+
+// AllowNextGrid lets a dependent grid be scheduled beside this one.
+func (k *Kernel) AllowNextGrid() { k.emit("griddepcontrol.launch_dependents") }
+
+// Barrier is an array of mbarriers in shared memory.
+type Barrier struct {
+	k        *Kernel
+	at       Region
+	n        int
+	arrivals int
+}
+
+// Barrier reserves n mbarriers whose phases complete after the given number of
+// arrivals (and all announced bytes).
+func (k *Kernel) Barrier(name string, n, arrivals int) *Barrier {
+	b := &Barrier{k: k, at: k.SharedArray(name, isa.B64, n), n: n, arrivals: arrivals}
+	k.inits = append(k.inits, b)
+	return b
+}
+
+// InitBarriers initialises every mbarrier declared so far, in one thread, and
+// publishes them to the CTA and to the copy engine.
+func (k *Kernel) InitBarriers() {
+	k.Comment("initialise mbarriers")
+	k.If(k.Thread().Eq(0), func() {
+		for _, b := range k.inits {
+			for i := range b.n {
+				k.emit("mbarrier.init.shared.b64", b.at.addr(i), ptx.Imm(b.arrivals))
+			}
+		}
+		k.emit("fence.mbarrier_init.release.cluster")
+		k.emit("fence.proxy.async")
+	})
+	k.inits = nil
+	k.SyncCTA()
+}
+
+// place of barrier index (an int or a value), offset by a constant.
+func (b *Barrier) addr(index any, plus int) ptx.Addr { return b.at.At(index).addr(plus) }
+
+// Arrive counts one arrival on barrier index.
+func (b *Barrier) Arrive(index any) {
+	b.k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, b.addr(index, 0))
+}
+
+// expect counts one arrival and announces bytes on the barrier at a.
+func (k *Kernel) expect(a ptx.Addr, bytes int) {
+	k.emit("mbarrier.arrive.expect_tx.shared.b64", ptx.Sink{}, a, ptx.Imm(bytes))
+}
+
+// await spins until the phase of the given parity has completed.
+func (k *Kernel) await(a ptx.Addr, parity Value) {
+	head := k.label("await")
+	done := k.reg(isa.Pred)
+	k.place(head)
+	k.emit("mbarrier.try_wait.parity.shared.b64", done, a, parity.register())
+	k.emitIf(ptx.Guard{P: done, Negate: true}, "bra", head)
+}
+
+// Wait waits for the completion of the phase with the given parity.
+func (b *Barrier) Wait(index any, parity Value) { b.k.await(b.addr(index, 0), parity) }

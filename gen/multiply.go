@@ -1,0 +1,158 @@
+package gen
+
+import (
+	"fmt"
+
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// Accumulator is a 64×N f32 matrix spread over a warpgroup's registers, N/2 in
+// each thread, as wgmma's D fragment is.
+type Accumulator struct {
+	k *Kernel
+	N int
+	R []*Var
+}
+
+// Accumulator declares a 64×n accumulator, its contents undefined.
+func (k *Kernel) Accumulator(n int) Accumulator {
+	a := Accumulator{k: k, N: n}
+	for range n / 2 {
+		a.R = append(a.R, &Var{Value{k, k.reg(isa.F32), isa.F32}})
+	}
+	return a
+}
+
+// Zero sets every element to 0.
+func (a Accumulator) Zero() {
+	for _, r := range a.R {
+		r.Set(0.0)
+	}
+}
+
+// Element i of a thread lies in row RowOf(thread) + RowStep(i), column
+// ColumnOf(thread) + ColumnStep(i) of the fragment (PTX manual,
+// #wgmma-64n16-d).
+
+// RowStep returns 0 or 8.
+func (a Accumulator) RowStep(i int) int { return i >> 1 & 1 * 8 }
+
+// ColumnStep returns the constant part of element i's column.
+func (a Accumulator) ColumnStep(i int) int { return i>>2*8 + i&1 }
+
+// FragmentRow returns the row of a thread's element 0 in a 64-row fragment.
+func (k *Kernel) FragmentRow() Value {
+	return k.Thread().And(127).Shr(5).Mul(16).Add(k.Lane().Shr(2))
+}
+
+// FragmentColumn returns the column of a thread's element 0.
+func (k *Kernel) FragmentColumn() Value { return k.Lane().And(3).Mul(2) }
+
+// Multiply issues acc (+)= a·b, where a has 64 rows from row on and b as many
+// as the accumulator has columns; with keep, acc is added to. The boxes of a
+// pipeline's tile are awaited as they are reached. The result may be read
+// after CommitMultiply and WaitMultiply.
+func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
+	switch {
+	case a.Depth() != b.Depth():
+		k.errorf("contraction of %d against %d elements", a.Depth(), b.Depth())
+	case b.Extent() != acc.N:
+		k.errorf("b has %d rows: want %d, the accumulator's columns", b.Extent(), acc.N)
+	case row+64 > a.Extent():
+		k.errorf("rows %d…%d of an operand of %d", row, row+64, a.Extent())
+	case a.tile.DType != b.tile.DType:
+		k.errorf("operands of type %s and %s", a.tile.DType.Name, b.tile.DType.Name)
+	}
+	da, db := a.descriptor(), b.descriptor()
+	first, rest := k.predicate(keep), k.predicate(true)
+	for depth := 0; depth < a.Depth(); depth += 16 {
+		if a.tile.arrive != nil && !a.view.MNMajor && depth%a.tile.BlockCols() == 0 {
+			a.tile.arrive(depth / a.tile.BlockCols())
+		}
+		add := rest
+		if depth == 0 {
+			k.FenceMultiply()
+			add = first
+		}
+		k.multiplyStep(acc, a, b, row, depth, add, da, db)
+	}
+}
+
+// MultiplyRows issues accs[i] += a·b for consecutive blocks of 64 rows of a,
+// in the order of the contraction.
+func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) {
+	da, db := a.descriptor(), b.descriptor()
+	add := k.predicate(true)
+	k.FenceMultiply()
+	for depth := 0; depth < a.Depth(); depth += 16 {
+		for i, acc := range accs {
+			k.multiplyStep(acc, a, b, i*64, depth, add, da, db)
+		}
+	}
+}
+
+// predicate returns a constant predicate; ptxas folds it away.
+func (k *Kernel) predicate(on bool) *ptx.Reg {
+	p := k.reg(isa.Pred)
+	k.emit("setp.ne.b32", p, k.Int(bit(on)).register(), ptx.Imm(0))
+	return p
+}
+
+// multiplyStep issues one wgmma over 16 elements of the contraction; the
+// accumulator is added to where add holds.
+func (k *Kernel) multiplyStep(acc Accumulator, a, b View, row, depth int, add *ptx.Reg, da, db Value) {
+	d := make(ptx.Vec, len(acc.R))
+	for i, r := range acc.R {
+		d[i] = r.op
+	}
+	t := a.tile.DType.mma
+	k.emit(fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s", acc.N, t, t),
+		d, a.at(da, row, depth), b.at(db, 0, depth), add,
+		ptx.Imm(1), ptx.Imm(1), ptx.Imm(bit(a.view.MNMajor)), ptx.Imm(bit(b.view.MNMajor)))
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// FenceMultiply orders this warpgroup's register accesses before the multiplies
+// that follow.
+func (k *Kernel) FenceMultiply() { k.emit("wgmma.fence.sync.aligned") }
+
+// CommitMultiply closes a group of multiplies.
+func (k *Kernel) CommitMultiply() { k.emit("wgmma.commit_group.sync.aligned") }
+
+// WaitMultiply waits until at most pending groups are unfinished.
+func (k *Kernel) WaitMultiply(pending int) { k.emit("wgmma.wait_group.sync.aligned", ptx.Imm(pending)) }
+
+// StoreTransposed writes packed 16-bit pairs of a 64×N fragment into the tile
+// as its transpose: fragment row r, column c becomes element (c, r) of the tile.
+// packed holds one register per element pair, in the fragment's order; firstRow
+// is the tile column that fragment row 0 goes to.
+func (t SharedTile) StoreTransposed(packed []Value, firstRow int) {
+	k := t.k
+	lane := k.Lane()
+	warp := k.Thread().And(127).Shr(5)
+	// Each 8-column group of the fragment is two 8×8 matrices, rows 0–7 and
+	// 8–15 of the warp's slice; lanes 0–15 give the addresses of their
+	// transposed rows.
+	row := lane.And(7)
+	chunk := warp.Mul(2).Add(lane.Shr(3).And(1)).Add(firstRow / 8)
+	for g := 0; g < len(packed)/2; {
+		n := 1
+		if g+1 < len(packed)/2 {
+			n = 2
+		}
+		at := row
+		if n == 2 {
+			at = lane.Shr(4).Mul(8).Add(row)
+		}
+		r := t.Chunk(at.Add(g*8), chunk)
+		k.emit(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.trans.shared.b16", 2*n), r.addr(0), operands(packed[2*g:2*g+2*n]))
+		g += n
+	}
+}

@@ -1,0 +1,75 @@
+package gen
+
+import (
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+	"github.com/mlagen/mlagen/ptx/manifest"
+)
+
+// Role is a job for consecutive warps of the CTA.
+type Role struct {
+	Name      string
+	Warps     int
+	Registers int // per thread, by setmaxnreg; 0 leaves them as launched
+	Body      func()
+}
+
+// Warpgroups returns the warps of n warpgroups.
+func Warpgroups(n int) int { return 4 * n }
+
+// Roles splits the CTA's warps among roles, in order. Every warp runs one body
+// and they meet again after the last.
+func (k *Kernel) Roles(roles ...Role) {
+	warp := k.Warp()
+	first := 0
+	for i, r := range roles {
+		k.man.Roles = append(k.man.Roles, manifest.Role{Name: r.Name, FirstWarp: first, Warps: r.Warps, Registers: r.Registers})
+		k.Comment("role %s: warps %d to %d", r.Name, first, first+r.Warps-1)
+		body := func() {
+			if r.Registers > 0 {
+				k.setRegisters(roles, r.Registers)
+			}
+			r.Body()
+		}
+		end := first + r.Warps
+		switch {
+		case len(roles) == 1:
+			body()
+		case i == len(roles)-1:
+			k.If(warp.Ge(first), body)
+		case i == 0:
+			k.If(warp.Lt(end), body)
+		default:
+			k.If(warp.Ge(first).And(warp.Lt(end)), body)
+		}
+		first = end
+	}
+	k.warps = max(k.warps, first)
+}
+
+// setRegisters moves this role's threads to n registers.
+func (k *Kernel) setRegisters(roles []Role, n int) {
+	warps := 0
+	for _, r := range roles {
+		warps += r.Warps
+	}
+	direction := "inc"
+	if n < hopper.RegistersPerThread(warps*32, 1) {
+		direction = "dec"
+	}
+	k.emit("setmaxnreg."+direction+".sync.aligned.u32", ptx.Imm(n))
+}
+
+// Threads sets the CTA's size for a kernel without roles.
+func (k *Kernel) Threads(n int) { k.warps = n / 32 }
+
+// Cluster makes CTAs run in clusters of n.
+func (k *Kernel) Cluster(n int) { k.man.Cluster = n }
+
+// AlignmentCheck stops the kernel at its start when dynamic shared memory does
+// not begin on a swizzle pattern, on which every layout relies.
+func (k *Kernel) AlignmentCheck() {
+	base := k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol))
+	k.TrapIf(base.And(hopper.Swizzle128.AtomBytes() - 1).Ne(0))
+}

@@ -1,0 +1,33 @@
+package gen
+
+import (
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// special reads a special register where it is used: copies are cheap and
+// short-lived ones keep registers free.
+func (k *Kernel) special(name string, t isa.Type) Value {
+	return k.apply(t, "mov.u32", ptx.Special{Name: name, Type: isa.U32})
+}
+
+// Thread returns the thread's index in its CTA.
+func (k *Kernel) Thread() Value { return k.special("%tid.x", isa.S32) }
+
+// Lane returns the thread's index in its warp.
+func (k *Kernel) Lane() Value { return k.special("%laneid", isa.S32) }
+
+// Warp returns the warp's index in the CTA, uniform over the warp.
+func (k *Kernel) Warp() Value {
+	w := k.Thread().Shr(5)
+	return w.Broadcast(0)
+}
+
+// Block returns the CTA's index in the grid, Blocks the grid's size.
+func (k *Kernel) Block() Value { return k.special("%ctaid.x", isa.S32) }
+
+// Blocks returns the number of CTAs in the grid.
+func (k *Kernel) Blocks() Value { return k.special("%nctaid.x", isa.S32) }
+
+// ClusterRank returns the CTA's rank in its cluster.
+func (k *Kernel) ClusterRank() Value { return k.special("%cluster_ctarank", isa.S32) }

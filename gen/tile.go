@@ -1,0 +1,180 @@
+package gen
+
+import (
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// Tile is the shape and layout of a matrix in shared memory: column blocks of
+// one swizzle span (64 elements for 128 bytes), each with all rows, as the copy
+// engine writes them box by box and as wgmma reads them either way round
+// (hopper.Tile).
+type Tile struct {
+	DType      DType
+	Rows, Cols int
+	Swizzle    hopper.Swizzle
+}
+
+func (t Tile) layout() hopper.Tile {
+	return hopper.Tile{Rows: t.Rows, Columns: t.Cols, ElemBytes: t.DType.Bytes(), Swizzle: t.Swizzle}
+}
+
+// BlockCols returns the columns of one block.
+func (t Tile) BlockCols() int { return t.layout().BlockColumns() }
+
+// Blocks returns the number of column blocks.
+func (t Tile) Blocks() int { return t.layout().Blocks() }
+
+// BlockBytes returns the size of one column block.
+func (t Tile) BlockBytes() int { return t.layout().BlockBytes() }
+
+// Bytes returns the size of the tile.
+func (t Tile) Bytes() int { return t.layout().Bytes() }
+
+// SharedTile is a tile at a place in shared memory.
+type SharedTile struct {
+	Tile
+	k      *Kernel
+	offset int   // in dynamic shared memory
+	base   Value // extra byte offset, when set (the stage of a pipeline)
+
+	// arrive, when set, waits until the column block has been copied in.
+	arrive func(block int)
+}
+
+// SharedTile reserves shared memory for a tile.
+func (k *Kernel) SharedTile(name string, t Tile) SharedTile {
+	k.checkTile(name, t)
+	s := SharedTile{Tile: t, k: k, offset: k.alloc(t.Bytes(), t.Swizzle.AtomBytes())}
+	k.Comment("shared: %s at %d, %dx%d %s, swizzle %d bytes", name, s.offset, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
+	return s
+}
+
+func (k *Kernel) checkTile(name string, t Tile) {
+	if err := t.layout().Validate(); err != nil {
+		k.errorf("tile %s: %v", name, err)
+	}
+}
+
+// Reuse gives the tile's bytes to a tile of another shape, for a time when the
+// first is not needed.
+func (s SharedTile) Reuse(t Tile) SharedTile {
+	s.k.checkTile("reuse", t)
+	if t.Bytes() > s.Bytes() {
+		s.k.errorf("a tile of %d bytes does not fit into one of %d", t.Bytes(), s.Bytes())
+	}
+	s.Tile = t
+	return s
+}
+
+// Column returns the tile made of blocks of columns from first on.
+func (s SharedTile) Columns(first, count int) SharedTile {
+	if first%s.BlockCols() != 0 || count%s.BlockCols() != 0 {
+		s.k.errorf("columns %d…%d do not fall on blocks of %d", first, first+count, s.BlockCols())
+	}
+	s.offset += first / s.BlockCols() * s.BlockBytes()
+	s.Cols = count
+	return s
+}
+
+// address returns the tile's byte address in the shared window.
+func (s SharedTile) address() Value {
+	a := s.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(s.offset)
+	if s.base.op != nil {
+		a = a.Add(s.base)
+	}
+	return a
+}
+
+// Chunk returns the 16-byte chunk that holds the elements (row, 8·chunk … 8·chunk+7)
+// as a region of four b32 words. Both indices are values.
+func (s SharedTile) Chunk(row, chunk Value) Region {
+	perRow := s.Swizzle.Bytes() / 16
+	blk, in := chunk.Div(perRow), chunk.Rem(perRow)
+	if perRow == 8 {
+		blk, in = chunk.Shr(3), chunk.And(7)
+	}
+	off := blk.Mul(s.BlockBytes()).Add(row.Mul(s.Swizzle.Bytes()))
+	off = off.Add(in.Xor(s.swizzleRow(row)).Shl(4))
+	return s.region(off, isa.B32)
+}
+
+// swizzleRow returns what a row's chunk indices are xored with.
+func (s SharedTile) swizzleRow(row Value) Value {
+	switch s.Swizzle.Bytes() {
+	case 128:
+		return row.And(7)
+	case 64:
+		return row.Shr(1).And(3)
+	case 32:
+		return row.Shr(2).And(1)
+	}
+	return s.k.Int(0)
+}
+
+func (s SharedTile) region(off Value, elem isa.Type) Region {
+	if s.base.op != nil {
+		off = off.Add(s.base)
+	}
+	return Region{k: s.k, elem: elem, offset: s.offset, index: off, space: "shared"}
+}
+
+// View is a tile seen as a wgmma operand: Extent rows of the operand (M or N)
+// by Depth elements of the contraction (K).
+type View struct {
+	tile SharedTile
+	view hopper.View
+}
+
+// KMajor views the tile's rows as the operand's rows: the contraction runs
+// along the tile's columns, which lie together in memory.
+func (s SharedTile) KMajor() View { return s.viewed(hopper.KMajor) }
+
+// Transposed views the tile's columns as the operand's rows, on the same
+// bytes: the contraction runs along the tile's rows (MN-major).
+func (s SharedTile) Transposed() View { return s.viewed(hopper.MNMajor) }
+
+func (s SharedTile) viewed(as func(hopper.Tile) (hopper.View, error)) View {
+	v, err := as(s.layout())
+	if err != nil {
+		s.k.errorf("%v", err)
+	}
+	return View{s, v}
+}
+
+// Extent returns the operand's rows.
+func (v View) Extent() int {
+	if v.view.MNMajor {
+		return v.tile.Cols
+	}
+	return v.tile.Rows
+}
+
+// Depth returns the contraction's length.
+func (v View) Depth() int {
+	if v.view.MNMajor {
+		return v.tile.Rows
+	}
+	return v.tile.Cols
+}
+
+// at returns descriptor d moved to the operand's rows from mn on and its
+// contraction from depth on.
+func (v View) at(d Value, mn, depth int) ptx.Operand {
+	step, err := v.view.Step(mn, depth)
+	if err != nil {
+		v.tile.k.errorf("%v", err)
+	}
+	return d.Add(step >> 4).op
+}
+
+// descriptor returns the matrix descriptor of the view's origin in a register.
+func (v View) descriptor() Value {
+	k := v.tile.k
+	bits := v.view.Descriptor(0).Encode()
+	lo := v.tile.address().Shr(4).Or(int(bits & 0xffffffff))
+	desc := k.reg(isa.B64)
+	k.emit("mov.b64", desc, ptx.Vec{lo.register(), k.Int(int(int32(bits >> 32))).register()})
+	return Value{k, desc, isa.S64}
+}

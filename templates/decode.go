@@ -1,0 +1,113 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// kvParts is in how many parts a tile's boxes arrive: the first multiplies can
+// start when a third of the tile is there.
+const kvParts = 3
+
+// absorbDecode attends packed query rows (token × head) to a paged latent
+// cache, tokens on wgmma's M and rows on its N ("swap-AB"):
+//
+//	Sᵀ = K·Qᵀ          64 tokens × BlockH rows, over 576 columns
+//	Oᵀ += Vᵀ·Pᵀ        512 latent columns × BlockH rows, over 64 tokens
+//
+// V is the latent part of the very bytes of K, read transposed. One CTA owns
+// BlockH rows of a request and runs through its part of the schedule; a request
+// that is split over several CTAs leaves normalised partial outputs, which
+// decodeCombine merges.
+func absorbDecode(s Spec) (*gen.Output, error) {
+	k := gen.NewKernel("absorb_decode", s, s.options())
+	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
+	q := queryReader(k, s)
+	table := k.Pointer("block_table", isa.S32)
+	tableStride := k.Scalar("block_table_stride", isa.S64)
+	kvLen := k.Pointer("kv_len", isa.S32)
+	todo := workReader(k)
+	result := resultWriter(k, s)
+
+	ring := k.Pipeline("kv", s.Stages, kvParts, 4, s.kvTile())
+	queries := k.SharedTile("q", s.queryTile())
+	weights := k.SharedTile("p", s.weightTile())
+	k.AlignmentCheck()
+	k.InitBarriers()
+	k.WaitForPreviousGrid()
+	k.AllowNextGrid()
+
+	part := k.Block().Div(s.RowBlocks())
+	firstRow := k.Block().Rem(s.RowBlocks()).Mul(s.BlockH)
+
+	attend := func() {
+		team := k.NamedBarrier(128)
+		tiles := ring.Consumer()
+		scores := k.Accumulator(s.BlockH)
+		out := make([]gen.Accumulator, s.Latent/64)
+		for i := range out {
+			out[i] = k.Accumulator(s.BlockH)
+		}
+		softmax := newColumnSoftmax(k, s, team)
+		todo.each(part, func(it item) {
+			length := kvLen.At(it.request).Load(0)
+			softmax.reset()
+			for _, o := range out {
+				o.Zero()
+			}
+			q.load(it.request, firstRow, queries)
+			k.FenceAsync()
+			team.Sync()
+			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
+				slot := tiles.Next()
+				latent := slot.Columns(0, s.Latent)
+				k.Multiply(scores, slot.KMajor(), queries.KMajor(), 0, false)
+				k.CommitMultiply()
+				k.WaitMultiply(0)
+				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
+				mask.hide(k, scores)
+				p := softmax.update(scores, out)
+				mask.clearUnused(k, latent)
+				weights.StoreTransposed(p, 0)
+				k.FenceAsync()
+				team.Sync()
+				k.MultiplyRows(out, latent.Transposed(), weights.KMajor())
+				k.CommitMultiply()
+				k.WaitMultiply(0)
+				tiles.Release(k.Lane().Eq(0))
+			})
+			state := softmax.finish()
+			k.IfElse(it.whole(), func() {
+				result.whole(it, firstRow, out, state, queries.Reuse(s.outputTile()), team)
+			}, func() {
+				result.partial(it, firstRow, out, state)
+			})
+			team.Sync() // the staged output has been read before the next queries overwrite it
+		})
+	}
+
+	load := func() {
+		k.OneLane(func() {
+			policy := k.EvictFirst()
+			tiles := ring.Producer()
+			todo.each(part, func(it item) {
+				pages := table.At(it.request.Extend().Mul(tableStride.Read()))
+				next := k.Var(k.Int(0))
+				k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
+				k.For("page", it.begin, it.end, 1, func(t gen.Value) {
+					page := k.Var(next.Value)
+					// Read the next entry while the copy engine is busy with this one.
+					k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
+					tiles.Load(kv, policy, k.Int(0), page.Value)
+				})
+			})
+		})
+	}
+
+	k.Roles(
+		gen.Role{Name: "attend", Warps: gen.Warpgroups(1), Body: attend},
+		gen.Role{Name: "load", Warps: 1, Body: load},
+	)
+	return k.Build()
+}

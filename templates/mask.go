@@ -1,0 +1,51 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+)
+
+// visibility says which keys of a tile the rows of a row block see: query
+// token j of a request sees the keys below length − s_q + 1 + j.
+type visibility struct {
+	s          Spec
+	length     gen.Value // kv_len, new tokens included
+	firstToken gen.Value // of the tile
+	firstRow   gen.Value // of the row block
+}
+
+// hide sets the scores of keys that a row does not see to −∞. Only the last
+// tiles of a request can hold such keys.
+func (v visibility) hide(k *gen.Kernel, scores gen.Accumulator) {
+	least := v.length.Sub(v.s.SQ - 1) // what query token 0 sees
+	k.If(v.firstToken.Add(v.s.BlockN).Gt(least), func() {
+		token := v.firstToken.Add(k.FragmentRow())
+		row := v.firstRow.Add(k.FragmentColumn())
+		for j := range len(scores.R) / 2 {
+			limit := v.length
+			if v.s.SQ > 1 {
+				query := row.Add(columnStep(j)).Div(v.s.Heads)
+				limit = least.Add(query).Min(v.length) // rows past the last one are padding
+			}
+			for i, e := range elements(j) {
+				seen := token.Add(8 * i).Lt(limit)
+				scores.R[e].Set(k.Select(seen, scores.R[e].Value, k.NegInf()))
+			}
+		}
+	})
+}
+
+// clearUnused zeroes the tile's rows past the end of the request: their
+// weights are 0, but 0 · NaN is NaN, and a page's unused slots may hold
+// anything. Run by 128 threads.
+func (v visibility) clearUnused(k *gen.Kernel, latent gen.SharedTile) {
+	used := v.length.Sub(v.firstToken)
+	k.If(used.Lt(v.s.BlockN), func() {
+		zero := k.Int(0)
+		warp := k.Thread().Shr(5)
+		k.For("unused", used.Add(warp), v.s.BlockN, 4, func(row gen.Value) {
+			k.For("chunk", k.Lane(), latent.Cols/chunkElems, 32, func(chunk gen.Value) {
+				latent.Chunk(row, chunk).StoreVector(0, zero, zero, zero, zero)
+			})
+		})
+	})
+}

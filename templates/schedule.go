@@ -1,0 +1,321 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+const (
+	// pieceCost is what a piece of work costs beside its tiles (start, queries,
+	// write-out), in tiles. From the prototype's cycles on an H200: about 5,000
+	// against 3,800 per tile, and the merge of a split on top.
+	pieceCost = 2
+
+	// minPiece is the shortest run of tiles that is worth a cut.
+	minPiece = 2
+
+	maxParts = scanThreads - 1
+)
+
+// scheduler deals requests to parts, in one CTA of 1024 threads and without a
+// serial step. Requests lie end to end on a line; a part is the stretch between
+// two boundaries, each a request and a tile of it.
+//
+//   - forced: every request is cut into the given number of even pieces, and
+//     pieces are dealt out evenly;
+//   - aligned: every part has at most one piece, requests are cut into even
+//     pieces of at most L tiles, with the smallest L for which the parts suffice;
+//   - balanced: the line, on which a request is as long as its tiles plus
+//     pieceCost, is cut into equal stretches.
+//
+// Aligned is taken where it costs at most a sixteenth more than balanced: it
+// cuts less, and even pieces need no luck.
+type scheduler struct {
+	k                    *gen.Kernel
+	s                    Spec
+	kvLen                gen.Pointer
+	first, items, merges gen.Pointer
+	batch, parts         gen.Value
+	thread               gen.Value
+	scan                 blockScan
+	request, tile        gen.Region // boundaries of the parts, [parts+1]
+	heads, cuts          gen.Region // prefix counts over the parts, see countParts
+}
+
+func decodeSchedule(s Spec) (*gen.Output, error) {
+	k := gen.NewKernel("decode_schedule", s, s.options())
+	c := scheduler{k: k, s: s}
+	c.kvLen = k.Pointer("kv_len", isa.S32)
+	c.first = k.Pointer("part_first", isa.S32)
+	c.items = k.Pointer("items", isa.S32)
+	c.merges = k.Pointer("merges", isa.S32)
+	batch, parts, splits := k.Scalar("batch", isa.U32), k.Scalar("parts", isa.U32), k.Scalar("splits", isa.U32)
+	k.Threads(scanThreads)
+	c.scan = newBlockScan(k)
+	c.request = k.SharedArray("boundary requests", isa.S32, maxParts+1)
+	c.tile = k.SharedArray("boundary tiles", isa.S32, maxParts+1)
+	c.heads = k.SharedArray("parts that begin a request", isa.S32, maxParts+1)
+	c.cuts = k.SharedArray("requests cut", isa.S32, maxParts+1)
+	k.WaitForPreviousGrid()
+	k.AllowNextGrid()
+	c.batch, c.parts, c.thread = batch.Read().As(isa.S32), parts.Read().As(isa.S32), k.Thread()
+	forced := splits.Read().As(isa.S32)
+	k.IfElse(forced.Gt(0), func() { c.deal(forced) }, func() {
+		c.place()
+		c.countParts()
+		c.emit()
+	})
+	return k.Build()
+}
+
+// tiles returns a request's tiles.
+func (c scheduler) tiles(request gen.Value) gen.Value {
+	return c.kvLen.At(request).Load(0).Max(0).Add(c.s.BlockN - 1).Div(c.s.BlockN)
+}
+
+// ceilDiv returns ⌈a/b⌉.
+func ceilDiv(a, b gen.Value) gen.Value { return a.Add(b.Sub(1)).Div(b) }
+
+// store writes an item.
+func (c scheduler) store(at, request, begin, end, slot gen.Value) {
+	c.items.At(at.Mul(itemWords)).StoreVector(0, request, begin, end, slot)
+}
+
+// prefix writes the running sums of size(tiles) over all requests to the
+// items' memory, which is free until emit, as [batch+1] words, and returns the
+// total.
+func (c scheduler) prefix(size func(tiles gen.Value) gen.Value) gen.Value {
+	k := c.k
+	carry := k.Var(k.Int(0))
+	k.For("prefix", 0, c.batch, scanThreads, func(base gen.Value) {
+		i := base.Add(c.thread)
+		v := k.Var(k.Int(0))
+		k.If(i.Lt(c.batch), func() { v.Set(size(c.tiles(i))) })
+		sum, total := c.scan.inclusive(v.Value)
+		k.If(i.Lt(c.batch), func() { c.items.At(i).Store(1, carry.Add(sum)) })
+		carry.Set(carry.Add(total))
+	})
+	k.If(c.thread.Eq(0), func() { c.items.Store(0, 0) })
+	k.SyncCTA()
+	return carry.Value
+}
+
+// place computes the parts' boundaries.
+func (c scheduler) place() {
+	k := c.k
+	sum, most := k.Var(k.Int(0)), k.Var(k.Int(0))
+	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) {
+		t := c.tiles(i)
+		sum.Set(sum.Add(t))
+		most.Set(most.Max(t))
+	})
+	sum.Set(c.scan.combined(sum.Value, gen.SumOf))
+	most.Set(c.scan.combined(most.Value, gen.MaxOf))
+
+	// even is a part's share of the line; piece the tiles of an aligned piece,
+	// 0 where the line is to be cut evenly.
+	even := ceilDiv(sum.Add(c.batch.Mul(pieceCost)), c.parts)
+	piece := k.Var(k.Int(0))
+	k.If(c.batch.Le(c.parts), func() {
+		least := c.smallestPiece(ceilDiv(sum.Value, c.parts).Max(1), most.Max(1))
+		k.If(least.Add(pieceCost).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
+	})
+
+	aligned := piece.Gt(0)
+	divisor := piece.Max(1)
+	total := c.prefix(func(tiles gen.Value) gen.Value {
+		return k.Select(aligned, ceilDiv(tiles, divisor).Max(1), tiles.Add(pieceCost))
+	})
+	p := c.thread
+	k.If(p.Le(c.parts), func() {
+		share := k.Select(aligned, k.Int(1), even)
+		at := p.Mul(share)
+		request, tile := k.Var(c.batch), k.Var(k.Int(0))
+		k.If(p.Lt(c.parts).And(at.Lt(total)), func() {
+			i := lastAtMost(k, k.Int(0), c.batch, func(i gen.Value) gen.Value { return c.items.At(i).Load(0).Le(at) })
+			request.Set(i)
+			line := c.items.At(i)
+			begin := line.Load(0)
+			into, tiles := at.Sub(begin), c.tiles(i)
+			k.IfElse(aligned, func() {
+				tile.Set(tiles.Mul(into).Div(line.Load(1).Sub(begin)))
+			}, func() {
+				tile.Set(into.Sub(pieceCost).Max(0))
+				tile.Set(k.Select(tile.Lt(minPiece), k.Int(0), tile.Value))
+				k.If(tile.Gt(0).And(tiles.Sub(tile).Lt(minPiece)), func() {
+					request.Set(i.Add(1))
+					tile.Set(0)
+				})
+			})
+		})
+		c.request.At(p).Store(0, request)
+		c.tile.At(p).Store(0, tile)
+	})
+	k.SyncCTA()
+}
+
+// smallestPiece returns the least L in [low, high] for which requests cut into
+// ⌈tiles/L⌉ pieces are no more pieces than parts. Each round tries 32 lengths,
+// one per warp.
+func (c scheduler) smallestPiece(low, high gen.Value) gen.Value {
+	k := c.k
+	lo, hi := k.Var(low), k.Var(high) // the answer lies in [lo, hi], and hi suffices
+	warp, lane := k.Warp(), k.Lane()
+	k.While("round", func() gen.Value { return lo.Lt(hi) }, func() {
+		step := hi.Sub(lo).Shr(5).Add(1)
+		length := lo.Add(warp.Mul(step)).Min(hi)
+		pieces := k.Var(k.Int(0))
+		k.For("request", lane, c.batch, 32, func(i gen.Value) {
+			pieces.Set(pieces.Add(ceilDiv(c.tiles(i), length).Max(1)))
+		})
+		pieces.Set(pieces.Reduce(gen.SumOf, 1, 2, 4, 8, 16))
+		enough := pieces.Le(c.parts)
+		// The least length tried that suffices, and the greatest that does not.
+		least := c.scan.combined(k.Select(enough, length, hi.Value), minOf)
+		failed := c.scan.combined(k.Select(enough, lo.Sub(1), length), gen.MaxOf)
+		hi.Set(least)
+		lo.Set(failed.Add(1))
+	})
+	return hi.Value
+}
+
+func minOf(a, b gen.Value) gen.Value { return a.Min(b) }
+
+// boundary returns boundary p.
+func (c scheduler) boundary(p gen.Value, plus int) (request, tile gen.Value) {
+	return c.request.At(p).Load(plus), c.tile.At(p).Load(plus)
+}
+
+// countParts counts, over the parts up to and including each, those that begin
+// with a request's first tile (heads) and the requests that are cut (cuts).
+func (c scheduler) countParts() {
+	k := c.k
+	p := c.thread
+	head, cut := k.Var(k.Int(0)), k.Var(k.Int(0))
+	k.If(p.Lt(c.parts), func() {
+		r, t := c.boundary(p, 0)
+		nextR, nextT := c.boundary(p, 1)
+		empty := r.Eq(nextR).And(t.Eq(nextT))
+		k.If(t.Eq(0).And(empty.Not()), func() { head.Set(1) })
+		k.If(t.Gt(0), func() {
+			// The first boundary is at tile 0, so there is one before this one.
+			beforeR, beforeT := c.boundary(p, -1)
+			k.If(beforeR.Ne(r).Or(beforeT.Eq(0)), func() { cut.Set(1) })
+		})
+	})
+	heads, _ := c.scan.inclusive(head.Value)
+	cuts, allCuts := c.scan.inclusive(cut.Value)
+	k.If(p.Le(c.parts), func() {
+		c.heads.At(p).Store(0, heads)
+		c.cuts.At(p).Store(0, cuts)
+		// Further items before part p: the requests begun before it, less those
+		// that are first in their part.
+		r, t := c.boundary(p, 0)
+		begun := r.Add(k.Select(t.Gt(0), k.Int(1), k.Int(0)))
+		c.first.At(p).Store(0, c.parts.Add(begun).Sub(heads.Sub(head)))
+	})
+	k.If(p.Eq(0), func() {
+		zero := k.Int(0)
+		c.merges.StoreVector(0, allCuts, zero, zero, zero)
+	})
+	k.SyncCTA()
+}
+
+// emit writes the items and the merge list. A cut request's pieces lie in
+// consecutive parts; the slot of the piece in part q is q plus the number of
+// requests cut before, so slots of a request are consecutive too.
+func (c scheduler) emit() {
+	k := c.k
+	q := c.thread
+	k.If(q.Lt(c.parts), func() {
+		r, t := c.boundary(q, 0)
+		nextR, nextT := c.boundary(q, 1)
+		k.IfElse(t.Gt(0), func() { // the part goes on with a request begun before
+			end := k.Var(nextT)
+			k.If(nextR.Ne(r), func() { end.Set(c.tiles(r)) })
+			c.store(q, r, t, end.Value, q.Add(c.cuts.At(q).Load(0)).Sub(1))
+		}, func() {
+			k.If(r.Eq(nextR).And(t.Eq(nextT)), func() {
+				c.store(q, k.Int(idle), k.Int(0), k.Int(0), k.Int(-1))
+			})
+		})
+	})
+	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) {
+		begins := lastAtMost(k, k.Int(0), c.parts, func(p gen.Value) gen.Value {
+			r, t := c.boundary(p, 0)
+			return r.Lt(i).Or(r.Eq(i).And(t.Eq(0)))
+		})
+		ends := lastAtMost(k, begins, c.parts, func(p gen.Value) gen.Value {
+			r, _ := c.boundary(p, 0)
+			return r.Le(i)
+		})
+		// ends may be a later part that begins with this request only when it
+		// does so inside it; one that begins at its first tile is begins itself.
+		r, t := c.boundary(begins, 0)
+		heads, cuts := c.heads.At(begins).Load(0), c.cuts.At(begins).Load(0)
+		at := k.Select(r.Eq(i).And(t.Eq(0)), begins, c.parts.Add(i).Sub(heads))
+		end, slot := k.Var(k.Int(0)), k.Var(k.Int(-1))
+		k.IfElse(ends.Gt(begins), func() {
+			_, cutAt := c.boundary(begins, 1)
+			end.Set(cutAt)
+			slot.Set(begins.Add(cuts))
+			c.merges.At(cuts.Add(1).Mul(mergeWords)).StoreVector(0, i, slot.Value, ends.Sub(begins).Add(1), k.Int(0))
+		}, func() { end.Set(c.tiles(i)) })
+		c.store(at, i, k.Int(0), end.Value, slot.Value)
+	})
+}
+
+// deal cuts every request into n even pieces (fewer where it has fewer tiles)
+// and deals the pieces out evenly. A piece's slot is its number.
+func (c scheduler) deal(n gen.Value) {
+	k := c.k
+	pieces := func(tiles gen.Value) gen.Value { return n.Min(tiles).Max(1) }
+	sum := k.Var(k.Int(0))
+	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) { sum.Set(sum.Add(pieces(c.tiles(i)))) })
+	total := c.scan.combined(sum.Value, gen.SumOf)
+	scarce := total.Lt(c.parts) // some parts have nothing
+	// begin is the first piece of part p.
+	begin := func(p gen.Value) gen.Value {
+		even := p.MulWide(total).Div64(c.parts)
+		return k.Select(scarce, p.Min(total), even)
+	}
+	p := c.thread
+	k.If(p.Le(c.parts), func() {
+		further := k.Select(scarce, k.Int(0), begin(p).Sub(p))
+		c.first.At(p).Store(0, c.parts.Add(further))
+		k.If(p.Lt(c.parts).And(p.Ge(total)), func() {
+			c.store(p, k.Int(idle), k.Int(0), k.Int(0), k.Int(-1))
+		})
+	})
+	carry, merged := k.Var(k.Int(0)), k.Var(k.Int(0))
+	k.For("base", 0, c.batch, scanThreads, func(base gen.Value) {
+		i := base.Add(c.thread)
+		count, tiles := k.Var(k.Int(0)), k.Var(k.Int(0))
+		k.If(i.Lt(c.batch), func() {
+			tiles.Set(c.tiles(i))
+			count.Set(pieces(tiles.Value))
+		})
+		split := k.Select(count.Gt(1), k.Int(1), k.Int(0))
+		sum, all := c.scan.inclusive(count.Value)
+		rank, splits := c.scan.inclusive(split)
+		firstPiece := carry.Add(sum).Sub(count)
+		k.If(split.Eq(1), func() {
+			c.merges.At(merged.Add(rank).Mul(mergeWords)).StoreVector(0, i, firstPiece, count.Value, k.Int(0))
+		})
+		k.For("piece", 0, count.Value, 1, func(j gen.Value) {
+			v := firstPiece.Add(j)
+			// The part that piece v falls into, and whether it is its first.
+			owner := v.Add(1).MulWide(c.parts).Sub(k.Const(isa.S64, 1)).Div64(total)
+			at := k.Select(begin(owner).Eq(v), owner, c.parts.Add(v).Sub(owner).Sub(1))
+			at = k.Select(scarce, v, at)
+			slot := k.Select(split.Eq(1), v, k.Int(-1))
+			c.store(at, i, tiles.Mul(j).Div(count), tiles.Mul(j.Add(1)).Div(count), slot)
+		})
+		carry.Set(carry.Add(all))
+		merged.Set(merged.Add(splits))
+	})
+	k.If(p.Eq(0), func() {
+		zero := k.Int(0)
+		c.merges.StoreVector(0, merged.Value, zero, zero, zero)
+	})
+}

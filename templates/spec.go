@@ -1,0 +1,182 @@
+// Package templates holds the Multi-head Latent Attention kernels, written in
+// the language of package gen. A template reads as its algorithm; layouts,
+// descriptors, phases and byte counts belong to gen.
+package templates
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
+)
+
+// Spec says which kernel to generate. Zero fields take their defaults (see
+// WithDefaults); what cannot be built is refused with a SpecError.
+type Spec struct {
+	Heads   int    `json:"heads"`   // query heads per token
+	SQ      int    `json:"s_q"`     // query tokens per request
+	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24 or 32
+	BlockN  int    `json:"block_n"` // KV tokens per tile: 64
+	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 512
+	Rope    int    `json:"rope"`    // width of the rope key: 64
+	Page    int    `json:"page"`    // tokens per page of the cache: 64
+	Stages  int    `json:"stages"`  // KV tiles in flight: 1 or more, as shared memory allows
+	Cluster int    `json:"cluster"` // CTAs per cluster: 1
+	DType   string `json:"dtype"`   // "bf16" or "fp16"
+
+	// LineInfo makes the PTX lead back to the template's lines (.loc).
+	LineInfo bool `json:"-"`
+}
+
+// SpecError is a spec that cannot be built: which field, why, and the nearest
+// value that can.
+type SpecError struct {
+	Field   string // as the command line names it: "block-h"
+	Value   any
+	Reason  string
+	Nearest any
+}
+
+// Error implements error.
+func (e *SpecError) Error() string {
+	return fmt.Sprintf("%s %v cannot be built: %s; the nearest that can is %v", e.Field, e.Value, e.Reason, e.Nearest)
+}
+
+// Rows returns the packed query rows per request: one for each token and head.
+func (s Spec) Rows() int { return s.Heads * s.SQ }
+
+// RowBlocks returns the CTAs that share a request's rows.
+func (s Spec) RowBlocks() int { return (s.Rows() + s.BlockH - 1) / s.BlockH }
+
+// Width returns the width of a query row and of a cache row: latent and rope.
+func (s Spec) Width() int { return s.Latent + s.Rope }
+
+// dtype returns the storage type of queries, cache and output.
+func (s Spec) dtype() gen.DType {
+	d, _ := gen.ParseDType(s.DType)
+	return d
+}
+
+// options returns the generator's options for the spec.
+func (s Spec) options() gen.Option { return gen.LineInfo(s.LineInfo) }
+
+// WithDefaults fills the zero fields: DeepSeek's 512 + 64 split, 16 heads, one
+// query token, pages and tiles of 64 tokens, bf16, the smallest row block that
+// holds all rows (at most 32), and two stages.
+func (s Spec) WithDefaults() Spec {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&s.Heads, 16)
+	set(&s.SQ, 1)
+	set(&s.Latent, 512)
+	set(&s.Rope, 64)
+	set(&s.Page, 64)
+	set(&s.BlockN, 64)
+	set(&s.Cluster, 1)
+	set(&s.Stages, 2)
+	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
+		s.BlockH = balancedBlock(s.Rows())
+	}
+	if s.DType == "" {
+		s.DType = gen.BF16.Name
+	}
+	return s
+}
+
+// maxBlockH is the widest row block: 512 × 32 f32 outputs are 128 registers of
+// each of a warpgroup's threads.
+const maxBlockH = 32
+
+// balancedBlock returns the smallest multiple of 8 that covers the rows in as
+// few row blocks as maxBlockH allows: 40 rows are two blocks of 24, not 32 + 8.
+func balancedBlock(rows int) int {
+	blocks := (rows + maxBlockH - 1) / maxBlockH
+	return (rows + 8*blocks - 1) / (8 * blocks) * 8
+}
+
+// Validate reports the first field that cannot be built.
+func (s Spec) Validate() error {
+	refuse := func(field string, value, nearest any, reason string, args ...any) error {
+		return &SpecError{field, value, fmt.Sprintf(reason, args...), nearest}
+	}
+	switch {
+	case s.Heads < 1:
+		return refuse("heads", s.Heads, 1, "a query has at least one head")
+	case s.SQ < 1:
+		return refuse("sq", s.SQ, 1, "a request has at least one query token")
+	case s.Rows() > 1<<14:
+		return refuse("heads × sq", s.Rows(), 1<<14, "more than 2¹⁴ rows per request")
+	case s.BlockH%8 != 0 || s.BlockH < 8 || s.BlockH > maxBlockH:
+		return refuse("block-h", s.BlockH, nearest(s.BlockH, 8, 8, maxBlockH),
+			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit one warpgroup's registers)", maxBlockH)
+	case s.Page != 64:
+		return refuse("page", s.Page, 64, "the cache has pages of 64 tokens")
+	case s.BlockN != s.Page:
+		return refuse("block-n", s.BlockN, 64, "one warpgroup multiplies 64 tokens (wgmma's M), one page")
+	case !slices.Contains(widths, s.Latent):
+		return refuse("latent", s.Latent, closest(s.Latent, widths), "a row of 16-byte chunks must divide evenly among 128 threads")
+	case !slices.Contains(widths[:2], s.Rope):
+		return refuse("rope", s.Rope, closest(s.Rope, widths[:2]), "a row of 16-byte chunks must divide evenly among 128 threads")
+	case s.Cluster != 1:
+		return refuse("cluster", s.Cluster, 1, "this family merges its splits in a second kernel")
+	}
+	if _, err := gen.ParseDType(s.DType); err != nil {
+		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")
+	}
+	if most := s.maxStages(); s.Stages < 1 || s.Stages > most {
+		return refuse("stages", s.Stages, nearest(s.Stages, 1, 1, most), "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
+			hopper.SharedLimit, most, s.kvTile().Bytes())
+	}
+	return nil
+}
+
+// nearest returns the multiple of step in [low, high] that is closest to v.
+func nearest(v, step, low, high int) int {
+	return min(max((v+step/2)/step*step, low), high)
+}
+
+// widths of latent and rope: boxes of 64 columns that powers of two threads share.
+var widths = []int{64, 128, 256, 512}
+
+// closest returns the choice that is nearest to v.
+func closest(v int, choices []int) int {
+	best := choices[0]
+	for _, c := range choices {
+		if max(c-v, v-c) < max(best-v, v-best) {
+			best = c
+		}
+	}
+	return best
+}
+
+// kvTile is one page of the cache in shared memory.
+func (s Spec) kvTile() gen.Tile {
+	return gen.Tile{DType: s.dtype(), Rows: s.BlockN, Cols: s.Width(), Swizzle: hopper.Swizzle128}
+}
+
+// queryTile is a row block of queries.
+func (s Spec) queryTile() gen.Tile {
+	return gen.Tile{DType: s.dtype(), Rows: s.BlockH, Cols: s.Width(), Swizzle: hopper.Swizzle128}
+}
+
+// weightTile holds the softmax weights Pᵀ of one KV tile, a row per query row.
+func (s Spec) weightTile() gen.Tile {
+	return gen.Tile{DType: s.dtype(), Rows: s.BlockH, Cols: s.BlockN, Swizzle: hopper.Swizzle128}
+}
+
+// outputTile stages a row block of finished output.
+func (s Spec) outputTile() gen.Tile {
+	return gen.Tile{DType: s.dtype(), Rows: s.BlockH, Cols: s.Latent, Swizzle: hopper.Swizzle128}
+}
+
+// smallShared bounds what barriers and reductions need beside the tiles.
+const smallShared = 2048
+
+func (s Spec) maxStages() int {
+	left := hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
+	return left / s.kvTile().Bytes()
+}
