@@ -14,8 +14,8 @@ import (
 
 // Options say where cases run.
 type Options struct {
-	Driver   runtime.Driver
-	Variants Variants
+	Driver runtime.Driver
+	Source runtime.Source // of the kernels
 
 	// Dump, when not empty, is the directory under which each case writes its
 	// inputs and outputs as DIR/NAME/*.npy.
@@ -63,12 +63,26 @@ type skip string
 
 func (s skip) Error() string { return string(s) }
 
+// Runner runs cases one after the other, keeping the kernels they share loaded.
+type Runner struct {
+	Options
+	decodes map[runtime.DecodeShape]*runtime.Decode
+	open    func(*decodeCall) (decoder, error)
+}
+
+// New returns a runner, to be closed.
+func New(o Options) *Runner {
+	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}}
+	r.open = r.openDecode
+	return r
+}
+
 // Case runs one case.
-func Case(c *cases.Case, o Options) Outcome {
+func (r *Runner) Case(c *cases.Case) Outcome {
 	if c.Op != "decode" {
 		return Outcome{Name: c.Name, Status: Skipped, Reason: fmt.Sprintf("op %s is not implemented yet", c.Op)}
 	}
-	outcome, err := runDecode(c, o, openDecode)
+	outcome, err := r.runDecode(c)
 	outcome.Name = c.Name
 	var why skip
 	switch {
@@ -97,7 +111,7 @@ func (t Tally) String() string {
 // Files runs the cases of files in order, printing a line for each and the
 // tally at the end. progress is told of every case before it runs. A file that
 // is no case fails without keeping the others from running.
-func Files(w io.Writer, files []string, o Options, progress func(name string)) Tally {
+func (r *Runner) Files(w io.Writer, files []string, progress func(name string)) Tally {
 	var t Tally
 	for _, file := range files {
 		name := filepath.Base(file)
@@ -108,7 +122,7 @@ func Files(w io.Writer, files []string, o Options, progress func(name string)) T
 		if c, err := cases.Read(file); err != nil {
 			outcome.Reason = err.Error()
 		} else {
-			outcome = Case(c, o)
+			outcome = r.Case(c)
 		}
 		switch outcome.Status {
 		case OK:

@@ -26,13 +26,13 @@ func testCase(t *testing.T, fields string) *cases.Case {
 
 func TestRightResultsPass(t *testing.T) {
 	for _, fields := range []string{
-		``, `,"dtype":"fp16"`, `,"q_len":3`, `,"q_len":3,"causal":false`, `,"lse_base":"2"`, `,"repeat":3`,
+		``, `,"dtype":"fp16"`, `,"q_len":3`, `,"causal":false`, `,"lse_base":"2"`, `,"repeat":3`,
 		`,"layout":{"q":"split"}`, `,"layout":{"kv_row":24,"kv_page":128}`, `,"layout":{"out":"padded"}`,
 		`,"fill":{"unused":"inf"}`, `,"fill":{"out":"const:1"}`, `,"pages":{"base":7,"order":"reversed","tail":2147480000}`,
 		`,"graph":{"capture_kv_len":[1,2,3]}`, `,"seed":5,"fill":{"q":"uniform","kv":"ramp"}`,
 	} {
 		d := newHostDriver()
-		outcome, err := runDecode(testCase(t, fields), Options{Driver: d}, fake(d, nil))
+		outcome, err := fake(d, nil).runDecode(testCase(t, fields))
 		if err != nil {
 			t.Errorf("%s: %v", fields, err)
 		}
@@ -82,7 +82,7 @@ func TestFaultsAreFound(t *testing.T) {
 	} {
 		d := newHostDriver()
 		call := testCase(t, c.fields)
-		if _, err := runDecode(call, Options{Driver: d}, fake(d, c.spoil)); err == nil {
+		if _, err := fake(d, c.spoil).runDecode(call); err == nil {
 			t.Errorf("%s: not found", c.name)
 		} else if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %q, want %q", c.name, err, c.want)
@@ -94,13 +94,15 @@ func TestFaultsAreFound(t *testing.T) {
 func TestGraphReplaysWithOtherLengths(t *testing.T) {
 	d := newHostDriver()
 	c := testCase(t, `,"graph":{"capture_kv_len":[1,0,0]}`)
-	opener := func(o Options, call *decodeCall) (decoder, error) {
+	r := fake(d, nil)
+	open := r.open
+	r.open = func(call *decodeCall) (decoder, error) {
 		if got := d.at(call.kvLen.ptr, 1)[0]; got != 1 {
 			t.Errorf("kv_len[0] is %d at capture", got)
 		}
-		return fake(d, nil)(o, call)
+		return open(call)
 	}
-	if _, err := runDecode(c, Options{Driver: d}, opener); err != nil {
+	if _, err := r.runDecode(c); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,10 +122,11 @@ func TestSkips(t *testing.T) {
 		{prefill, Options{}, "skip p: op prefill is not implemented yet"},
 		{testCase(t, `,"graph":{"capture_kv_len":[1,1,1]}`), Options{}, "skip x: host does not capture graphs"},
 		{testCase(t, `,"pages":{"pool":20000000}`), Options{}, "skip x: a pool of 2.6 GB does not fit into host's 1.1 GB"},
+		{testCase(t, `,"q_len":2,"causal":false`), Options{}, "skip x: decode of several query tokens is causal"},
 		{testCase(t, ``), Options{MaxFLOP: 100}, "skip x: 0.0 GFLOP are too many for host"},
 	} {
 		c.o.Driver = small
-		if got := Case(c.c, c.o).String(); got != c.want {
+		if got := New(c.o).Case(c.c).String(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -131,10 +134,11 @@ func TestSkips(t *testing.T) {
 
 func TestDriverErrorsFail(t *testing.T) {
 	d := newHostDriver()
-	broken := func(o Options, call *decodeCall) (decoder, error) {
+	r := New(Options{Driver: d})
+	r.open = func(call *decodeCall) (decoder, error) {
 		return &fakeDecoder{d: d, call: call, fail: errors.New("illegal address")}, nil
 	}
-	if _, err := runDecode(testCase(t, ``), Options{Driver: d}, broken); err == nil || !strings.Contains(err.Error(), "illegal address") {
+	if _, err := r.runDecode(testCase(t, ``)); err == nil || !strings.Contains(err.Error(), "illegal address") {
 		t.Error(err)
 	}
 }
@@ -149,7 +153,7 @@ func TestFilesGoOnAfterABadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var w bytes.Buffer
-	tally := Files(&w, []string{bad, good}, Options{Driver: newHostDriver()}, nil)
+	tally := New(Options{Driver: newHostDriver()}).Files(&w, []string{bad, good}, nil)
 	if d := cmp.Diff(Tally{Failed: 1, Skipped: 1}, tally); d != "" {
 		t.Error(d)
 	}
@@ -167,7 +171,9 @@ func TestDump(t *testing.T) {
 	d := newHostDriver()
 	dir := t.TempDir()
 	c := testCase(t, `,"q_len":2`)
-	if _, err := runDecode(c, Options{Driver: d, Dump: dir}, fake(d, nil)); err != nil {
+	r := fake(d, nil)
+	r.Dump = dir
+	if _, err := r.runDecode(c); err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string, into any) []int {

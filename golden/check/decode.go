@@ -30,34 +30,34 @@ type decodeCall struct {
 	headStride int // elements from an output head to the next
 }
 
-// decodeOpener loads what runs a call; check's tests replace the runtime's.
-type decodeOpener func(o Options, call *decodeCall) (decoder, error)
-
-// decoder runs one call, as often as asked.
+// decoder runs one call, as often as asked. It is the runtime's; tests put
+// faulty ones in its place.
 type decoder interface {
 	// sizes are the bytes of the schedule and the workspace.
-	sizes() (schedule, workspace int64, err error)
+	sizes() (schedule, workspace int64)
 	// run enqueues scheduling and decode.
 	run(s runtime.Stream, schedule, workspace buffer) error
-	close() error
 }
 
+func (call *decodeCall) batch() int  { return len(call.in.KVLen) }
+func (call *decodeCall) splits() int { return call.in.Case.Splits }
+
 // runDecode runs a decode case. A skip error says that the device cannot.
-func runDecode(c *cases.Case, o Options, open decodeOpener) (outcome Outcome, err error) {
-	if err := decodeLimits(c, o); err != nil {
+func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
+	if err := decodeLimits(c, r.Options); err != nil {
 		return outcome, err
 	}
 	in, err := c.Decode()
 	if err != nil {
 		return outcome, err
 	}
-	m := &memory{driver: o.Driver}
+	m := &memory{driver: r.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()
 	call, err := placeDecode(in, m)
 	if err != nil {
 		return outcome, err
 	}
-	out, lse, err := executeDecode(call, o, m, open)
+	out, lse, err := r.executeDecode(call, m)
 	if err != nil {
 		return outcome, err
 	}
@@ -70,8 +70,8 @@ func runDecode(c *cases.Case, o Options, open decodeOpener) (outcome Outcome, er
 		return outcome, err
 	}
 	lseValues := dtype.F32.Decode(nil, lse)
-	if o.Dump != "" {
-		if err := dumpDecode(filepath.Join(o.Dump, c.Name), call, outValues, lseValues); err != nil {
+	if r.Dump != "" {
+		if err := dumpDecode(filepath.Join(r.Dump, c.Name), call, outValues, lseValues); err != nil {
 			return outcome, err
 		}
 	}
@@ -103,6 +103,9 @@ func decodeLimits(c *cases.Case, o Options) error {
 		return skip(fmt.Sprintf("a pool of %.1f GB does not fit into %s's %.1f GB", float64(need)/1e9, o.Driver.Name(), float64(a.MemoryBytes)/1e9))
 	}
 	qLen, _ := c.QLen.Uniform()
+	if qLen > 1 && !c.Causal {
+		return skip("decode of several query tokens is causal")
+	}
 	model, tokens := cost.Model(c.Model), 0.0
 	for _, n := range c.KVLen {
 		tokens += float64(n)
@@ -172,16 +175,12 @@ func placeDecode(in *cases.Decode, m *memory) (*decodeCall, error) {
 
 // executeDecode runs the call as often as the case repeats it, checking the
 // guard zones and that the bits agree, and returns the outputs' bytes.
-func executeDecode(call *decodeCall, o Options, m *memory, open decodeOpener) (out, lse []byte, err error) {
-	d, err := open(o, call)
+func (r *Runner) executeDecode(call *decodeCall, m *memory) (out, lse []byte, err error) {
+	d, err := r.open(call)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	scheduleBytes, workspaceBytes, err := d.sizes()
-	if err != nil {
-		return nil, nil, err
-	}
+	scheduleBytes, workspaceBytes := d.sizes()
 	schedule, err := m.guard("schedule", scheduleBytes)
 	if err != nil {
 		return nil, nil, err
@@ -212,7 +211,7 @@ func executeDecode(call *decodeCall, o Options, m *memory, open decodeOpener) (o
 
 	for i := range call.in.Case.Repeat {
 		poisoned := []buffer{call.lse}
-		if !o.Hazards {
+		if !r.Hazards {
 			poisoned = append(poisoned, schedule, workspace)
 		}
 		for _, b := range poisoned {

@@ -1,10 +1,88 @@
 package check
 
-import "errors"
+import (
+	"errors"
 
-// Variants is the source of kernels.
-type Variants interface{}
+	"github.com/mlagen/mlagen/runtime"
+)
 
-func openDecode(o Options, call *decodeCall) (decoder, error) {
-	return nil, errors.New("the runtime's decode is not connected yet")
+// openDecode returns the decode of the runtime for a call, loading its kernels
+// when no case before needed the same.
+func (r *Runner) openDecode(call *decodeCall) (decoder, error) {
+	c := call.in.Case
+	shape := runtime.DecodeShape{
+		Heads: c.Model.Heads, SQ: call.in.QLen, Latent: c.Model.Latent, Rope: c.Model.Rope, Page: c.PageSize,
+		DType: runtime.DType(c.DType),
+	}
+	d := r.decodes[shape]
+	if d == nil {
+		variants, err := r.Source.Decode(shape)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = runtime.LoadDecode(r.Driver, variants); err != nil {
+			return nil, err
+		}
+		r.decodes[shape] = d
+	}
+	return &runtimeDecoder{d, call}, nil
+}
+
+// Close unloads the kernels.
+func (r *Runner) Close() error {
+	var errs []error
+	for shape, d := range r.decodes {
+		errs = append(errs, d.Close())
+		delete(r.decodes, shape)
+	}
+	return errors.Join(errs...)
+}
+
+// runtimeDecoder makes the calls that a user would.
+type runtimeDecoder struct {
+	d    *runtime.Decode
+	call *decodeCall
+}
+
+func (r *runtimeDecoder) sizes() (schedule, workspace int64) {
+	batch, splits := r.call.batch(), r.call.splits()
+	return r.d.ScheduleBytes(batch, splits), r.d.WorkspaceBytes(batch, splits)
+}
+
+func (r *runtimeDecoder) run(s runtime.Stream, schedule, workspace buffer) error {
+	call, in, c := r.call, r.call.in, r.call.in.Case
+	batch, sq, heads := int64(call.batch()), int64(in.QLen), int64(c.Model.Heads)
+	latent, record, dtype := int64(c.Model.Latent), int64(c.Model.Record()), runtime.DType(c.DType)
+	kvLen := runtime.Dense(call.kvLen.ptr, runtime.S32, batch)
+	planned := runtime.Buffer{Ptr: schedule.ptr, Bytes: schedule.size}
+	err := r.d.Schedule(s, runtime.ScheduleArgs{Batch: call.batch(), Splits: call.splits(), KVLen: kvLen, Buffer: planned})
+	if err != nil {
+		return err
+	}
+	stride := int64(call.headStride)
+	a := runtime.DecodeArgs{
+		Batch: call.batch(), Splits: call.splits(),
+		KV: runtime.Tensor{
+			Ptr: call.kv.ptr, DType: dtype, Shape: []int64{in.Pool.Pages, int64(c.PageSize), record},
+			Strides: []int64{in.Pool.PageStride, int64(in.Pool.RowStride), 1},
+		},
+		BlockTable: runtime.Dense(call.table.ptr, runtime.S32, batch, int64(in.Width)),
+		KVLen:      kvLen,
+		Schedule:   planned,
+		Workspace:  runtime.Buffer{Ptr: workspace.ptr, Bytes: workspace.size},
+		Out: runtime.Tensor{
+			Ptr: call.out.ptr, DType: dtype, Shape: []int64{batch, sq, heads, latent},
+			Strides: []int64{sq * heads * stride, heads * stride, stride, 1},
+		},
+		LSE:      runtime.Dense(call.lse.ptr, runtime.F32, batch, sq, heads),
+		Scale:    float32(c.SoftmaxScale()),
+		LSEBase2: c.LSEBase == "2",
+	}
+	if c.Layout.Q == "split" {
+		a.QLatent = runtime.Dense(call.q.ptr, dtype, batch, sq, heads, latent)
+		a.QRope = runtime.Dense(call.qRope.ptr, dtype, batch, sq, heads, record-latent)
+	} else {
+		a.Q = runtime.Dense(call.q.ptr, dtype, batch, sq, heads, record)
+	}
+	return r.d.Run(s, a)
 }

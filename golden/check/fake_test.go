@@ -2,7 +2,6 @@ package check
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 
@@ -118,8 +117,7 @@ type fakeDecoder struct {
 	fail  error
 }
 
-func (f *fakeDecoder) sizes() (int64, int64, error) { return 100, 1000, nil }
-func (f *fakeDecoder) close() error                 { return nil }
+func (f *fakeDecoder) sizes() (int64, int64) { return 100, 1000 }
 
 func (f *fakeDecoder) run(s runtime.Stream, schedule, workspace buffer) error {
 	if f.fail != nil {
@@ -178,12 +176,11 @@ func (f *fakeDecoder) compute() error {
 	return nil
 }
 
-// fake returns an opener of fake decoders.
-func fake(d *hostDriver, spoil func(f *fakeDecoder, out, lse []byte)) decodeOpener {
-	return func(_ Options, call *decodeCall) (decoder, error) {
-		if call == nil {
-			return nil, errors.New("no call")
-		}
+// fake returns a runner whose decodes are spoilt.
+func fake(d *hostDriver, spoil func(f *fakeDecoder, out, lse []byte)) *Runner {
+	r := New(Options{Driver: d})
+	r.open = func(call *decodeCall) (decoder, error) {
 		return &fakeDecoder{d: d, call: call, spoil: spoil}, nil
 	}
+	return r
 }

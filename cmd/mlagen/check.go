@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/peterbourgon/ff/v3/ffcli"
+
+	"github.com/mlagen/mlagen/golden/check"
+)
+
+func (a *app) check() *ffcli.Command {
+	fs := newFlags("mlagen check")
+	deviceName := fs.String("device", "cuda", "`device` that runs the kernels: cuda or emu")
+	dump := fs.String("dump", "", "`directory` for every case's inputs and outputs as .npy files")
+	return &ffcli.Command{
+		Name:       "check",
+		ShortUsage: "mlagen check [-device cuda|emu] [-dump DIR] FILE...",
+		ShortHelp:  "run conformance cases and compare them with the oracle",
+		LongHelp: `check runs each case (a JSON file) on a device exactly as a user's call would
+and compares the result with a float64 oracle: tolerances, every element
+written, nothing written outside, runs identical. It prints a line per case and
+the tally, and exits with 1 when one fails. What a device cannot run is skipped
+with the reason.`,
+		FlagSet: fs,
+		Exec: func(_ context.Context, args []string) (err error) {
+			if len(args) == 0 {
+				return usagef("check needs case files")
+			}
+			d, err := findDevice(*deviceName)
+			if err != nil {
+				return err
+			}
+			driver, err := d.open()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, driver.Close()) }()
+			r := check.New(check.Options{Driver: driver, Source: source{}, Dump: *dump, MaxFLOP: d.maxFLOP, Hazards: d.hazards})
+			defer func() { err = errors.Join(r.Close(), err) }()
+			p := a.progress(len(args))
+			tally := r.Files(p.writer(a.stdout), args, p.step)
+			p.done()
+			if tally.Failed > 0 {
+				return errQuiet
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/peterbourgon/ff/v3/ffcli"
+
+	"github.com/mlagen/mlagen/templates"
+)
+
+// specFlags defines the flags of a spec; the returned function reads it once
+// they are parsed.
+func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
+	var s templates.Spec
+	numbers := map[string]*int{}
+	number := func(p *int, name, text string) {
+		fs.IntVar(p, name, 0, text)
+		numbers[name] = p
+	}
+	number(&s.Heads, "heads", "query `heads` of a token")
+	number(&s.SQ, "sq", "query `tokens` per request")
+	number(&s.BlockH, "block-h", "packed query `rows` (token × head) per CTA")
+	number(&s.BlockN, "block-n", "cache `tokens` per tile")
+	number(&s.Latent, "latent", "`width` of the latent")
+	number(&s.Rope, "rope", "`width` of the rope key")
+	number(&s.Page, "page", "`tokens` per page of the cache")
+	number(&s.Stages, "stages", "`tiles` in flight")
+	number(&s.Cluster, "cluster", "`CTAs` per cluster")
+	fs.StringVar(&s.DType, "dtype", "", "element `type`: bf16 or fp16")
+	return func() (templates.Spec, error) {
+		var err error
+		fs.Visit(func(f *flag.Flag) {
+			// Zero stands for the default inside; given by hand it is a mistake.
+			if p := numbers[f.Name]; p != nil && *p < 1 && err == nil {
+				err = usagef("%s %d cannot be built: it must be at least 1; the nearest that can is 1", f.Name, *p)
+			}
+		})
+		return s, err
+	}
+}
+
+func (a *app) emit() *ffcli.Command {
+	fs := newFlags("mlagen emit")
+	kernel := fs.String("kernel", "", "`name` of the kernel, as mlagen list shows it")
+	spec := specFlags(fs)
+	out := fs.String("o", "-", "`file` for the PTX, - for standard output")
+	man := fs.String("manifest", "", "`file` for the manifest (JSON), - for standard output")
+	lines := fs.Bool("lineinfo", false, "add .loc directives that lead back to the template's lines")
+	check := fs.Bool("check", false, "write nothing; fail when the files differ from what would be written")
+	return &ffcli.Command{
+		Name:       "emit",
+		ShortUsage: "mlagen emit -kernel NAME [flags]",
+		ShortHelp:  "print the PTX of a kernel",
+		LongHelp: `emit generates a kernel and writes its PTX, and on request the manifest that
+says how to launch it. A spec that cannot be built is refused with the reason
+and the nearest that can be (exit status 2). Files appear whole or not at all;
+one that already holds the same bytes is left alone. Flags left out take the
+kernel's defaults.`,
+		FlagSet: fs,
+		Exec: func(_ context.Context, args []string) error {
+			if err := noArguments("emit", args); err != nil {
+				return err
+			}
+			s, err := spec()
+			if err != nil {
+				return err
+			}
+			s.LineInfo = *lines
+			return a.emitKernel(*kernel, s, *out, *man, *check)
+		},
+	}
+}
+
+func (a *app) emitKernel(kernel string, s templates.Spec, out, man string, check bool) error {
+	if err := knownKernel(kernel); err != nil {
+		return err
+	}
+	if out == man {
+		return usagef("-o and -manifest are both %s", out)
+	}
+	built, err := templates.Build(kernel, s)
+	var refused *templates.SpecError
+	if errors.As(err, &refused) {
+		return usageError{fmt.Errorf("emit %s: %w", kernel, err)}
+	} else if err != nil {
+		return fmt.Errorf("emit %s: %w", kernel, err)
+	}
+	outputs := []output{{out, built.PTX}}
+	if man != "" {
+		text, err := json.MarshalIndent(built.Manifest, "", "  ")
+		if err != nil {
+			return err
+		}
+		outputs = append(outputs, output{man, append(text, '\n')})
+	}
+	if check {
+		return checkOutputs(outputs)
+	}
+	return writeOutputs(a.stdout, outputs...)
+}
+
+// checkOutputs fails for the first file that is not what would be written.
+func checkOutputs(outputs []output) error {
+	for _, o := range outputs {
+		if o.place == "-" {
+			return usagef("-check compares files: name one with -o")
+		}
+		old, err := os.ReadFile(o.place)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(old, o.data) {
+			return fmt.Errorf("%s is not what the generator writes today", o.place)
+		}
+	}
+	return nil
+}
+
+// knownKernel refuses a kernel that does not exist.
+func knownKernel(name string) error {
+	var names []string
+	for _, k := range templates.Kernels() {
+		names = append(names, k.Name)
+	}
+	switch {
+	case name == "":
+		return usagef("name a kernel with -kernel: %s", strings.Join(names, ", "))
+	case !slices.Contains(names, name):
+		return usagef("kernel %q does not exist; the kernels are %s", name, strings.Join(names, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+// Command mlagen generates, verifies, checks and times the PTX of multi-head
+// latent attention kernels for Hopper GPUs. Run it without arguments for its
+// commands.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/peterbourgon/ff/v3/ffcli"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // it ran and failed, or found something
+	exitUsage   = 2 // the command line cannot be carried out
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// app is the world of one run.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// usageError is a command line that cannot be carried out as it is.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errQuiet is a failure that the command has already told in full.
+var errQuiet = errors.New("failed")
+
+// run is the command without its process.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin, stdout, stderr}
+	var help bytes.Buffer
+	root := a.root(&help)
+	err := root.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		stdout.Write(help.Bytes())
+		return exitOK
+	case err != nil:
+		err = usageError{err}
+	default:
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		err = root.Run(ctx)
+	}
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errQuiet):
+		return exitFailure
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "mlagen: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "mlagen: %v\n", err)
+	return exitFailure
+}
+
+// root is the tree of commands; help collects what -h prints.
+func (a *app) root(help io.Writer) *ffcli.Command {
+	commands := []*ffcli.Command{a.list(), a.emit(), a.verify(), a.check(), a.bench(), a.version()}
+	root := &ffcli.Command{
+		Name:       "mlagen",
+		ShortUsage: "mlagen COMMAND [flags] [arguments]",
+		LongHelp: `mlagen generates PTX for multi-head latent attention on Hopper GPUs from tile
+specs, and verifies, checks and times it. "mlagen COMMAND -h" tells more.
+
+Exit status: 0 success, 1 failure or findings, 2 a command line that cannot be
+carried out.`,
+		FlagSet:     newFlags("mlagen"),
+		Subcommands: commands,
+	}
+	root.Exec = func(_ context.Context, args []string) error {
+		if len(args) == 0 {
+			fmt.Fprint(a.stderr, usage(root))
+			return usagef("name a command")
+		}
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.Name)
+		}
+		return usagef("unknown command %q; the commands are %s", args[0], strings.Join(names, ", "))
+	}
+	for _, c := range append(commands, root) {
+		c.UsageFunc = usage
+		wrapHelp(c, help)
+	}
+	return root
+}
+
+func newFlags(name string) *flag.FlagSet { return flag.NewFlagSet(name, flag.ContinueOnError) }
+
+// wrapHelp sends a command's help to w and nothing else: package flag also
+// writes its errors to where help goes, and those are run's to print.
+func wrapHelp(c *ffcli.Command, w io.Writer) {
+	c.FlagSet.SetOutput(helpOnly{w})
+}
+
+// helpOnly passes on what usage wrote.
+type helpOnly struct{ w io.Writer }
+
+func (h helpOnly) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte(usageMark)) {
+		h.w.Write(bytes.TrimSuffix(p, []byte("\n"))) // ffcli ends with a line more
+	}
+	return len(p), nil
+}
+
+const usageMark = "usage: "
+
+// usage renders a command's help.
+func usage(c *ffcli.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s\n\n%s\n", usageMark, c.ShortUsage, c.LongHelp)
+	if len(c.Subcommands) > 0 {
+		b.WriteString("\ncommands:\n")
+		for _, s := range c.Subcommands {
+			fmt.Fprintf(&b, "  %-8s %s\n", s.Name, s.ShortHelp)
+		}
+	}
+	first := true
+	c.FlagSet.VisitAll(func(f *flag.Flag) {
+		if first {
+			b.WriteString("\nflags:\n")
+			first = false
+		}
+		name, text := flag.UnquoteUsage(f)
+		fmt.Fprintf(&b, "  %-22s %s", strings.TrimSpace("-"+f.Name+" "+name), text)
+		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+			fmt.Fprintf(&b, " (default %s)", f.DefValue)
+		}
+		b.WriteString("\n")
+	})
+	return b.String()
+}
+
+// noArguments refuses arguments left after a command's flags.
+func noArguments(command string, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments after its flags and got %q", command, args)
+	}
+	return nil
+}
