@@ -148,7 +148,7 @@ func checkOperand(f *isa.Form, mods []string, o *isa.Operand, arg Operand) error
 }
 
 func checkScalar(f *isa.Form, o *isa.Operand, t isa.Type, arg Operand) error {
-	misfit := fmt.Errorf("%s does not fit %q", describe(arg), f.Grammar)
+	misfit := func() error { return fmt.Errorf("%s does not fit %q", describe(arg), f.Grammar) }
 	switch a := arg.(type) {
 	case nil:
 		return fmt.Errorf("missing")
@@ -157,23 +157,23 @@ func checkScalar(f *isa.Form, o *isa.Operand, t isa.Type, arg Operand) error {
 			return fmt.Errorf("missing register")
 		}
 		if o.Kinds&(isa.Reg|isa.Vector) == 0 {
-			return misfit
+			return misfit()
 		}
 		if !agrees(t, a.Type, o.Wider) {
 			return fmt.Errorf("%s is .%s where .%s is needed", a.Name, a.Type, t)
 		}
 	case Special:
 		if o.Kinds&isa.Special == 0 {
-			return misfit
+			return misfit()
 		}
 		if !agrees(t, a.Type, false) {
 			return fmt.Errorf("%s is .%s where .%s is needed", a.Name, a.Type, t)
 		}
 	case Imm:
 		if o.Kinds&isa.Imm == 0 {
-			return misfit
+			return misfit()
 		}
-		if t.Float() || t == isa.Pred {
+		if t.Float() || t == isa.Pred && a != 0 && a != 1 {
 			return fmt.Errorf("the integer %d where .%s is needed", int64(a), t)
 		}
 		if !fits(int64(a), t.Bits()) {
@@ -181,14 +181,14 @@ func checkScalar(f *isa.Form, o *isa.Operand, t isa.Type, arg Operand) error {
 		}
 	case Float:
 		if o.Kinds&isa.Imm == 0 {
-			return misfit
+			return misfit()
 		}
 		if a.Type != t && !(t.Untyped() && t.Bits() == a.Type.Bits()) {
 			return fmt.Errorf("a constant of .%s where .%s is needed", a.Type, t)
 		}
 	case Addr:
 		if o.Kinds&isa.Addr == 0 {
-			return misfit
+			return misfit()
 		}
 		switch b := a.Base.(type) {
 		case nil, Symbol:
@@ -204,28 +204,28 @@ func checkScalar(f *isa.Form, o *isa.Operand, t isa.Type, arg Operand) error {
 		}
 	case Not:
 		if o.Kinds&isa.NotPred == 0 {
-			return misfit
+			return misfit()
 		}
 		if a.P == nil || a.P.Type != isa.Pred {
 			return fmt.Errorf("only a predicate can be negated")
 		}
 	case Symbol:
 		if o.Kinds&isa.Symbol == 0 {
-			return misfit
+			return misfit()
 		}
 		if !integer(t, 32) && !integer(t, 64) {
 			return fmt.Errorf("an address does not fit in .%s", t)
 		}
 	case Label:
 		if o.Kinds&isa.Label == 0 {
-			return misfit
+			return misfit()
 		}
 	case Sink:
 		if o.Kinds&isa.Sink == 0 {
-			return misfit
+			return misfit()
 		}
 	default:
-		return misfit
+		return misfit()
 	}
 	return nil
 }

@@ -121,6 +121,7 @@ type Instr struct {
 	Args    []Operand // as many as written, in the form's order
 	Comment string    // trailing comment
 	Line    int       // line in the text it was parsed from; 0 when built
+	Col     int       // column of the opcode in that line, in bytes from 1
 }
 
 // Opcode returns the full dotted opcode as printed.

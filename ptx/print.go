@@ -278,8 +278,8 @@ func (p *printer) statement(s Stmt) {
 	case *Instr:
 		p.s("\t")
 		p.instr(s)
-		if s.Comment != "" {
-			p.s(" // ", strings.TrimRight(strings.ReplaceAll(s.Comment, "\n", " "), " \t\r"))
+		if c := strings.TrimRight(strings.ReplaceAll(s.Comment, "\n", " "), " \t\r"); c != "" {
+			p.s(" // ", c)
 		}
 		p.s("\n")
 	case *LabelStmt:
