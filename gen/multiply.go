@@ -67,12 +67,15 @@ func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
 	da, db := a.descriptor(), b.descriptor()
 	first, rest := k.predicate(keep), k.predicate(true)
 	for depth := 0; depth < a.Depth(); depth += 16 {
+		waited := false
 		if a.tile.arrive != nil && !a.view.MNMajor && depth%a.tile.BlockCols() == 0 {
-			a.tile.arrive(depth / a.tile.BlockCols())
+			waited = a.tile.arrive(depth / a.tile.BlockCols())
+		}
+		if depth == 0 || waited { // a loop between multiplies wants a fence of its own
+			k.FenceMultiply()
 		}
 		add := rest
 		if depth == 0 {
-			k.FenceMultiply()
 			add = first
 		}
 		k.multiplyStep(acc, a, b, row, depth, add, da, db)

@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"slices"
+
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
@@ -140,12 +142,12 @@ func (c *Consumer) Next() SharedTile {
 	p, k := c.p, c.p.k
 	full := p.full.at.At(c.stage.Mul(p.parts))
 	ends := p.partBlocks()
-	t.arrive = func(block int) {
-		for part := range p.parts {
-			if ends[part] == block {
-				k.await(full.addr(part), c.phase.Value)
-			}
+	t.arrive = func(block int) bool {
+		part, begins := slices.BinarySearch(ends[:p.parts], block)
+		if begins {
+			k.await(full.addr(part), c.phase.Value)
 		}
+		return begins
 	}
 	return t
 }

@@ -39,8 +39,9 @@ type SharedTile struct {
 	offset int   // in dynamic shared memory
 	base   Value // extra byte offset, when set (the stage of a pipeline)
 
-	// arrive, when set, waits until the column block has been copied in.
-	arrive func(block int)
+	// arrive, when set, waits for the part of a pipeline's tile that begins
+	// with the column block, and reports whether one does.
+	arrive func(block int) bool
 }
 
 // SharedTile reserves shared memory for a tile.
