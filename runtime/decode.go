@@ -60,7 +60,7 @@ func LoadDecode(drv Driver, v DecodeVariants) (_ *Decode, err error) {
 			return nil, err
 		}
 		if *load.to, err = bindKernel(k); err != nil {
-			return nil, errors.Join(err, k.Unload())
+			return nil, err // Close unloads it
 		}
 	}
 	attend := d.attend.kernel.Manifest
