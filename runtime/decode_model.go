@@ -73,15 +73,24 @@ func readModel(decode, combine, schedule *manifest.Manifest) (DecodeModel, error
 	if model.Out, err = outType(decode, model.DType); err != nil {
 		return model, err
 	}
-	other, err := outType(combine, model.Out)
+	merged, err := readSpec(combine)
+	if err != nil {
+		return model, err
+	}
+	otherwise := model.Out
+	if merged.DType != "" {
+		otherwise = merged.DType
+	}
+	other, err := outType(combine, otherwise)
 	if err == nil && other != model.Out {
 		err = fmt.Errorf("%s writes %s, %s %s", combine.Kernel, other, decode.Kernel, model.Out)
 	}
 	return model, err
 }
 
-// outType reads the element type of the parameter out; untyped bits are of the
-// type otherwise.
+// outType reads the element type of the parameter out. A kernel that stores
+// packed elements says only how many bits; those are elements of type
+// otherwise.
 func outType(m *manifest.Manifest, otherwise DType) (DType, error) {
 	for _, p := range m.Params {
 		if p.Name != "out" {
@@ -92,7 +101,7 @@ func outType(m *manifest.Manifest, otherwise DType) (DType, error) {
 			return BF16, nil
 		case "f16":
 			return FP16, nil
-		case "b16", "u16":
+		case "b16", "b32", "b64", "b128": // packed stores
 			return otherwise, nil
 		}
 		return "", fmt.Errorf("%s writes out as %s; this runtime knows bf16 and f16", m.Kernel, p.Type)

@@ -135,8 +135,14 @@ func TestLoadDecodeRefuses(t *testing.T) {
 			"decode_combine was made for s_q 2, absorb_decode for 1"},
 		"other out": {func(v *DecodeVariants) {
 			v.Combine = variant("decode_combine", 128, nil, "out", "*f16")
-			v.Combine.Manifest.Params[0].Size, v.Combine.Manifest.Params[0].Align = 8, 8
 		}, "decode_combine writes fp16, absorb_decode bf16"},
+		"other dtype": {func(v *DecodeVariants) {
+			v.Combine = variant("decode_combine", 128, fakeSpec{DType: "fp16"}, "out", "*b32")
+		}, "decode_combine writes fp16, absorb_decode bf16"},
+		"typed otherwise": {func(v *DecodeVariants) { v.Combine = variant("decode_combine", 128, nil, "out", "*f32") },
+			"decode_combine writes out as f32; this runtime knows bf16 and f16"},
+		"no out": {func(v *DecodeVariants) { v.Combine = variant("decode_combine", 128, nil, "lse", "*f32") },
+			"decode_combine has no parameter out"},
 		"box": {func(v *DecodeVariants) { v.Decode.Manifest.TensorMaps[0].Box = []int{64, 64} },
 			"absorb_decode reads kv as bf16 in boxes of [64 64]"},
 		"compile": {func(v *DecodeVariants) { v.Schedule.PTX, v.Schedule.Manifest.PTXSHA256 = []byte("broken"), "" },
