@@ -94,7 +94,8 @@ type Launch struct {
 // Stream is an ordered queue of work.
 type Stream interface {
 	Launch(Launch) error
-	// FillAsync and CopyAsync are device-side operations in stream order.
+	// FillAsync sets size bytes to value in stream order. A stream that can
+	// also copy within the device is a Copier.
 	FillAsync(dst Ptr, value byte, size int64) error
 	Record(Event) error
 	Synchronize() error

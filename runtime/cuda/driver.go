@@ -101,11 +101,19 @@ func readAttributes(device cu.Device) (runtime.Attributes, error) {
 	return a, nil
 }
 
+// usable returns an error after Close.
+func (d *Driver) usable(what string) error {
+	if d.closed {
+		return fmt.Errorf("%s: GPU %d is closed", what, d.ordinal)
+	}
+	return nil
+}
+
 // do runs f on an OS thread that has the context current. Goroutines move
 // between threads, and the current context belongs to the thread.
 func (d *Driver) do(call string, f func() error) error {
-	if d.closed {
-		return fmt.Errorf("%s: GPU %d is closed", call, d.ordinal)
+	if err := d.usable(call); err != nil {
+		return err
 	}
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
@@ -215,11 +223,17 @@ func checkSize(what string, size int64) error {
 
 // EncodeTensorMap lets the GPU driver make the tensor map.
 func (d *Driver) EncodeTensorMap(t runtime.TensorMap) ([128]byte, error) {
+	if err := d.usable("encode tensor map"); err != nil {
+		return [128]byte{}, err
+	}
 	return shimEncode(d.context, &t)
 }
 
 // Locate asks the GPU driver which allocation p lies in.
 func (d *Driver) Locate(p runtime.Ptr) (runtime.Location, error) {
+	if err := d.usable("locate"); err != nil {
+		return runtime.Location{}, err
+	}
 	l, device, onGPU, err := shimLocate(d.context, p)
 	if err != nil {
 		return l, err

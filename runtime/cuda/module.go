@@ -22,8 +22,8 @@ type module struct {
 // results in a cache of its own, and a text that it finds there compiles in no
 // time and without a log; CUDA_CACHE_DISABLE=1 turns that off.
 func (d *Driver) Load(ptx []byte) (runtime.Module, error) {
-	if d.closed {
-		return nil, fmt.Errorf("load: GPU %d is closed", d.ordinal)
+	if err := d.usable("load"); err != nil {
+		return nil, err
 	}
 	l, err := shimLoad(d.context, ptx)
 	log := strings.TrimSpace(strings.TrimSpace(l.info) + "\n" + strings.TrimSpace(l.errors))
@@ -82,6 +82,9 @@ func (f *function) Attributes() (runtime.FunctionAttributes, error) {
 }
 
 func (f *function) SetDynamicShared(bytes int) error {
+	if err := f.driver.usable("set dynamic shared memory"); err != nil {
+		return err
+	}
 	return shimSetDynamicShared(f.driver.context, f.function, bytes)
 }
 

@@ -72,6 +72,8 @@ static CUresult shim_set_attribute(CUcontext ctx, CUfunction f, CUfunction_attri
 	return r != CUDA_SUCCESS ? r : cuFuncSetAttribute(f, attribute, value);
 }
 
+static int shim_has_param_info(void) { return param_info != NULL; }
+
 static CUresult shim_param_info(CUcontext ctx, CUfunction f, size_t index, size_t *offset, size_t *size) {
 	if (param_info == NULL) return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = cuCtxSetCurrent(ctx);
@@ -278,7 +280,7 @@ func shimParam(ctx cu.CUContext, f cu.Function, index int) (offset, size int, ok
 	return int(o), int(s), code == C.CUDA_SUCCESS
 }
 
-func shimHasParam() bool { return C.param_info != nil }
+func shimHasParam() bool { return C.shim_has_param_info() != 0 }
 
 func dim(d runtime.Dim3) [3]C.uint {
 	one := func(n int) C.uint { return C.uint(max(n, 1)) }

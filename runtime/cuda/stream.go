@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 
 	"gorgonia.org/cu"
@@ -35,6 +34,9 @@ func (s *stream) Launch(l runtime.Launch) error {
 	f, ok := l.Function.(*function)
 	if !ok || f.driver != s.driver {
 		return fmt.Errorf("launch: function %T is of another driver", l.Function)
+	}
+	if err := s.driver.usable("launch"); err != nil {
+		return err
 	}
 	return shimLaunch(s.driver.context, s.stream, f.function, &l)
 }
@@ -76,13 +78,16 @@ func (s *stream) Synchronize() error {
 }
 
 func (s *stream) BeginCapture() error {
-	if s.driver.closed {
-		return errors.New("capture: the GPU is closed")
+	if err := s.driver.usable("capture"); err != nil {
+		return err
 	}
 	return shimBeginCapture(s.driver.context, s.stream)
 }
 
 func (s *stream) EndCapture() (runtime.Graph, error) {
+	if err := s.driver.usable("end of capture"); err != nil {
+		return nil, err
+	}
 	exec, err := shimEndCapture(s.driver.context, s.stream)
 	if err != nil {
 		return nil, err
@@ -94,6 +99,9 @@ func (s *stream) Replay(g runtime.Graph) error {
 	captured, ok := g.(*graph)
 	if !ok || captured.exec == nil {
 		return fmt.Errorf("replay: graph %T is destroyed or of another driver", g)
+	}
+	if err := s.driver.usable("replay"); err != nil {
+		return err
 	}
 	return shimReplay(s.driver.context, s.stream, captured.exec)
 }
@@ -110,6 +118,9 @@ type graph struct {
 func (g *graph) Destroy() error {
 	if g.exec == nil {
 		return nil
+	}
+	if err := g.driver.usable("destroy graph"); err != nil {
+		return err
 	}
 	err := shimDestroyGraph(g.driver.context, g.exec)
 	g.exec = nil
