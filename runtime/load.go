@@ -50,8 +50,7 @@ type Warning struct {
 // Load compiles a variant and holds it against its manifest and the device.
 // It is an error when the device or its driver cannot run the kernel, when the
 // text is not the one that the manifest describes, when the compiler refuses
-// it, needs local memory (a spill or a stack frame) or laid out the parameters
-// differently. Lesser complaints of the compiler are in Kernel.Warnings.
+// it, needs local memory (a spill or a stack frame) or takes other parameters. Lesser complaints of the compiler are in Kernel.Warnings.
 func Load(drv Driver, v Variant) (*Kernel, error) {
 	k, err := load(drv, v)
 	if err != nil {
@@ -169,19 +168,22 @@ func (k *Kernel) inspect() (err error) {
 	return nil
 }
 
-// checkParams compares the compiled parameter layout with the manifest's.
+// checkParams compares the compiled parameters with the manifest's.
 func checkParams(l ParamLocator, params []manifest.Param) error {
 	for i, p := range params {
-		offset, size, exists, known := l.Param(i)
+		_, size, exists, known := l.Param(i)
 		if !known {
 			return nil
 		}
 		if !exists {
 			return fmt.Errorf("the manifest lists %d parameters; the kernel takes %d", len(params), i)
 		}
-		if offset != p.Offset || size != p.Size {
-			return fmt.Errorf("parameter %q lies at offset %d, size %d as compiled; the manifest says offset %d, size %d",
-				p.Name, offset, size, p.Offset, p.Size)
+		// Only sizes are compared: offsets as compiled count from the
+		// parameters' place in constant memory, so that a strongly aligned
+		// first parameter does not lie at 0, and launches hand over each
+		// parameter by its own address.
+		if size != p.Size {
+			return fmt.Errorf("parameter %q has %d bytes as compiled; the manifest says %d", p.Name, size, p.Size)
 		}
 	}
 	if _, _, exists, known := l.Param(len(params)); known && exists {

@@ -63,7 +63,7 @@ func TestLoadRefuses(t *testing.T) {
 		"registers": {func(d *fakeDriver, v *Variant) { d.function.MaxThreads = 96 },
 			"it launches 128 threads per block; as compiled (136 registers) at most 96 fit"},
 		"layout": {func(d *fakeDriver, v *Variant) { d.layout = params("a", "*f32", "n", "u64") },
-			`parameter "n" lies at offset 8, size 8 as compiled; the manifest says offset 8, size 4`},
+			`parameter "n" has 8 bytes as compiled; the manifest says 4`},
 		"fewer parameters": {func(d *fakeDriver, v *Variant) { d.layout = params("a", "*f32") },
 			"the manifest lists 2 parameters; the kernel takes 1"},
 		"more parameters": {func(d *fakeDriver, v *Variant) { d.layout = params("a", "*f32", "n", "u32", "m", "u32") },

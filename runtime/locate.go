@@ -26,11 +26,12 @@ type Copier interface {
 	CopyAsync(dst, src Ptr, size int64) error
 }
 
-// ParamLocator is implemented by functions whose compiled parameter layout can
-// be asked for.
+// ParamLocator is implemented by functions whose compiled parameters can be
+// asked for.
 type ParamLocator interface {
 	// Param returns the offset and size in bytes of the index-th parameter as
-	// compiled. exists is false past the last one. known is false when the
-	// driver cannot say.
+	// compiled. The offset is in the device's parameter memory, which need not
+	// begin with the first parameter. exists is false past the last one. known
+	// is false when the driver cannot say.
 	Param(index int) (offset, size int, exists, known bool)
 }

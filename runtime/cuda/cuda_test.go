@@ -200,16 +200,15 @@ func TestLoadErrors(t *testing.T) {
 	wantError(t, loadError(stepText, oneParam("absent", "word", 1)), `kernel "absent"`, "CUDA_ERROR_NOT_FOUND")
 	wantError(t, loadError(localText, oneParam("local", "out", 1)), "local memory")
 
-	m := echoManifest()
-	m.Params[3].Offset, m.Params[4].Offset = 148, 152
-	m.Params[5].Offset = 156
 	if d.Attributes().DriverVersion >= 12040 {
-		wantError(t, loadError(echoText, m), `parameter "word" lies at offset 144, size 4 as compiled; the manifest says offset 148`)
+		m := echoManifest()
+		m.Params[3].Size, m.Params[4].Offset, m.Params[5].Offset = 8, 152, 156
+		wantError(t, loadError(echoText, m), `parameter "word" has 4 bytes as compiled; the manifest says 8`)
 		m = echoManifest()
 		m.Params = m.Params[:5]
 		wantError(t, loadError(echoText, m), "the manifest lists 5 parameters; the kernel takes more")
 	}
-	m = oneParam("step", "word", 1)
+	m := oneParam("step", "word", 1)
 	m.Shared = 232449
 	wantError(t, loadError(stepText, m), "the device allows 232448 per block")
 }
