@@ -180,12 +180,14 @@ func TestDecodeSplitStridedQuery(t *testing.T) {
 
 func TestDecodeEncodesTheCacheOnce(t *testing.T) {
 	r := newRig(t, 16, 1, 16)
-	other := r.args
+	other, shorter, strided := r.args, r.args, r.args
 	other.KV = r.tensor("other", BF16, 10, 64, 576)
+	shorter.KV.Shape = []int64{9, 64, 576}
+	strided.KV.Shape, strided.KV.Strides = []int64{9, 64, 576}, []int64{36872, 576, 1}
 	for i, step := range []struct {
 		args DecodeArgs
 		want int
-	}{{r.args, 1}, {r.args, 1}, {other, 2}, {r.args, 3}} {
+	}{{r.args, 1}, {r.args, 1}, {other, 2}, {r.args, 3}, {shorter, 4}, {strided, 5}, {strided, 5}} {
 		if err := r.decode.Run(r.stream, step.args); err != nil {
 			t.Fatal(err)
 		}
@@ -320,6 +322,8 @@ func TestDecodeMisuse(t *testing.T) {
 			"workspace: size was 4096 bytes, must be at least 8667648"},
 		"workspace allocation": {func(r *rig, a *DecodeArgs) { a.Workspace = Buffer{r.buffer("small", 4096).Ptr, 1 << 30} },
 			"8663552 bytes past the end of its allocation (4096 bytes at 0x"},
+		"workspace allocation, one byte": {func(r *rig, a *DecodeArgs) { a.Workspace.Ptr = r.buffer("small", a.Workspace.Bytes-1).Ptr },
+			"1 bytes past the end of its allocation (8667647 bytes at 0x"},
 		"out dtype": {func(r *rig, a *DecodeArgs) { a.Out.DType = F32 }, `out: dtype was "f32", must be bf16`},
 		"out shape": {func(r *rig, a *DecodeArgs) { a.Out.Shape = []int64{3, 2, 16, 576} },
 			"out: shape was [3 2 16 576], must be [batch 3, s_q 2, heads 16, latent 512]"},

@@ -50,7 +50,8 @@ type Warning struct {
 // Load compiles a variant and holds it against its manifest and the device.
 // It is an error when the device or its driver cannot run the kernel, when the
 // text is not the one that the manifest describes, when the compiler refuses
-// it, needs local memory (a spill or a stack frame) or takes other parameters. Lesser complaints of the compiler are in Kernel.Warnings.
+// it, gives it local memory (a spill or a stack frame) or finds other
+// parameters in it. Lesser complaints of the compiler are in Kernel.Warnings.
 func Load(drv Driver, v Variant) (*Kernel, error) {
 	k, err := load(drv, v)
 	if err != nil {

@@ -12,7 +12,7 @@ func TestLoad(t *testing.T) {
 	d := newFake()
 	d.log = "ptxas info    : 0 bytes gmem\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
 		"info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a function call\n" +
-		"warning : unused thing\n"
+		"warning : unused thing\n    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
 	k, err := Load(d, variant("k", 128, nil, "a", "*f32"))
 	if err != nil {
 		t.Fatal(err)
@@ -20,6 +20,7 @@ func TestLoad(t *testing.T) {
 	want := []Warning{
 		{Serialised, "info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a function call"},
 		{Other, "warning : unused thing"},
+		{Spill, "16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"},
 	}
 	if diff := cmp.Diff(want, k.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
