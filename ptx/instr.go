@@ -326,3 +326,15 @@ func MinVersion(m *Module) isa.Version {
 	}
 	return v
 }
+
+// Check reports whether the instruction fits its form, as NewInstr does for
+// one made by hand or changed since.
+func (i *Instr) Check() error {
+	if i.Form == nil || len(i.Mods) != len(i.Form.Slots) {
+		return fmt.Errorf("the modifiers do not belong to the form")
+	}
+	if err := check(isa.Match{Form: i.Form, Mods: i.Mods}, i.Args); err != nil {
+		return fmt.Errorf("%s: %w", i.Opcode(), err)
+	}
+	return nil
+}

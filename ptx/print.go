@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -37,9 +38,31 @@ func (i *Instr) String() string {
 	return string(p.b)
 }
 
+// Lines returns the line, from 1, that Print gives to each kernel (*Kernel)
+// and statement (Stmt) of m.
+func Lines(m *Module) map[any]int {
+	p := &printer{lines: map[any]int{}}
+	p.module(m)
+	return p.lines
+}
+
 type printer struct {
 	b   []byte
 	err error
+
+	lines   map[any]int // where statements start, when asked for
+	line    int         // lines complete before counted
+	counted int
+}
+
+// mark records that x starts here.
+func (p *printer) mark(x any) {
+	if p.lines == nil {
+		return
+	}
+	p.line += bytes.Count(p.b[p.counted:], []byte("\n"))
+	p.counted = len(p.b)
+	p.lines[x] = p.line + 1
 }
 
 func (p *printer) s(parts ...string) {
@@ -117,6 +140,7 @@ func (p *printer) variable(v *Var) {
 }
 
 func (p *printer) kernel(k *Kernel) {
+	p.mark(k)
 	p.s(".visible .entry ", k.Name, "(")
 	for i, a := range k.Params {
 		if i > 0 {
@@ -274,6 +298,7 @@ func splitNumber(name string) (prefix string, n int, ok bool) {
 }
 
 func (p *printer) statement(s Stmt) {
+	p.mark(s)
 	switch s := s.(type) {
 	case *Instr:
 		p.s("\t")
