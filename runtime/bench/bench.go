@@ -1,0 +1,203 @@
+// Package bench times kernels on a device as servers run them: random data,
+// scattered pages, a cold cache (block tables that rotate through a pool far
+// larger than the L2), the schedule computed beforehand, and a captured graph
+// of many calls that is replayed in short bursts. Every shape is held against
+// a reference before its time is reported.
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/mlagen/mlagen/runtime"
+)
+
+// Config says what is timed and how.
+type Config struct {
+	Driver    runtime.Driver
+	Source    runtime.Source  // of the decode kernels
+	Stream    runtime.Variant // the kernel that measures read bandwidth
+	Reference Reference
+
+	// PoolBytes is the size of the pool of pages; 0 takes 60 % of the device's
+	// memory, at most 20 GB.
+	PoolBytes int64
+	Replays   int     // of which the median is reported
+	Splits    int     // forced pieces per request, 0 = the planner decides
+	Sustained float64 // seconds of replay without pause, 0 = none
+}
+
+// Reference computes one row of a decode in higher precision.
+type Reference func(Row) (out []float64, lse float64)
+
+// Row is one query against the tokens it sees.
+type Row struct {
+	Q      []float32 // latent and rope
+	Keys   int
+	Record func(position int) []float32 // latent and rope
+	Latent int
+	Scale  float64
+}
+
+const (
+	// l2Turnover is how many times the L2's size passes through it before a
+	// page is read again.
+	l2Turnover   = 4
+	defaultL2    = 60 << 20
+	maxPoolBytes = 20_000_000_000
+
+	// scratchBytes is memory that is overwritten before each burst: it empties
+	// the L2 and keeps the device busy while the host enqueues the burst, so
+	// that no launch latency is timed.
+	scratchBytes = 512 << 20
+	scratchFills = 4
+
+	// Rows of the random blocks, prime, so that no two pages of a block and no
+	// two queries of a batch are alike.
+	kvBlockRows = 58_243 // 64 MiB
+	qBlockRows  = 7_283
+
+	seed = 1
+)
+
+// softmaxScale is 1/sqrt(128+64), DeepSeek's without extras.
+const softmaxScale = 0.07216878364870323
+
+// Bench holds the pool and the kernels that the shapes share.
+type Bench struct {
+	Config
+	stream   runtime.Stream
+	pool     runtime.Ptr
+	pages    int64
+	scratch  runtime.Buffer
+	kv, q    block
+	order    []int32 // every page once, scattered
+	next     int64   // index into order of the page to be used next
+	random   *rand.Rand
+	decodes  map[runtime.DecodeShape]*runtime.Decode
+	compiled []*runtime.Kernel
+}
+
+// New allocates the pool and fills it with random records.
+func New(c Config) (_ *Bench, err error) {
+	b := &Bench{Config: c, decodes: map[runtime.DecodeShape]*runtime.Decode{}, random: rand.New(rand.NewPCG(seed, 0))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	size := c.PoolBytes
+	if size == 0 {
+		size = min(maxPoolBytes, c.Driver.Attributes().MemoryBytes/10*6)
+	}
+	if b.pages = size / pageBytes; b.pages < 1 {
+		return nil, fmt.Errorf("a pool of %d bytes holds no page of %d", size, pageBytes)
+	}
+	if b.stream, err = c.Driver.NewStream(); err != nil {
+		return nil, err
+	}
+	if b.pool, err = c.Driver.Alloc("kv", b.pages*pageBytes); err != nil {
+		return nil, err
+	}
+	b.scratch.Bytes = min(scratchBytes, b.Pool())
+	if b.scratch.Ptr, err = c.Driver.Alloc("scratch", b.scratch.Bytes); err != nil {
+		return nil, err
+	}
+	b.kv, b.q = newBlock(min(kvBlockRows, b.pages*pageTokens), 0.25, seed), newBlock(qBlockRows, 1, seed+1)
+	if err := b.kv.tile(c.Driver, b.stream, b.pool, b.pages*pageBytes); err != nil {
+		return nil, err
+	}
+	b.order = make([]int32, b.pages)
+	for i, p := range b.random.Perm(int(b.pages)) {
+		b.order[i] = int32(p)
+	}
+	return b, nil
+}
+
+// Close unloads the kernels and frees the pool.
+func (b *Bench) Close() error {
+	var errs []error
+	for _, d := range b.decodes {
+		errs = append(errs, d.Close())
+	}
+	if b.stream != nil {
+		errs = append(errs, b.stream.Destroy())
+	}
+	for _, p := range []runtime.Ptr{b.pool, b.scratch.Ptr} {
+		if p != 0 {
+			errs = append(errs, b.Driver.Free(p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Pool is the size of the pool in bytes.
+func (b *Bench) Pool() int64 { return b.pages * pageBytes }
+
+// Compiled returns the kernels loaded so far, for their compile times.
+func (b *Bench) Compiled() []*runtime.Kernel { return b.compiled }
+
+// take returns the next n pages of the scattered order.
+func (b *Bench) take(n int64) []int32 {
+	pages := make([]int32, n)
+	for i := range pages {
+		pages[i] = b.order[(b.next+int64(i))%b.pages]
+	}
+	b.next = (b.next + n) % b.pages
+	return pages
+}
+
+// record returns the contents of a slot of a page.
+func (b *Bench) record(page int32, slot int) []float32 {
+	return b.kv.row(int64(page)*pageTokens + int64(slot))
+}
+
+// decode returns the kernels for a shape, loading them on first use.
+func (b *Bench) decode(s Shape) (*runtime.Decode, error) {
+	shape := runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16}
+	if d := b.decodes[shape]; d != nil {
+		return d, nil
+	}
+	v, err := b.Source.Decode(shape)
+	if err != nil {
+		return nil, err
+	}
+	d, err := runtime.LoadDecode(b.Driver, v)
+	if err != nil {
+		return nil, err
+	}
+	b.decodes[shape] = d
+	b.compiled = append(b.compiled, d.Kernels()...)
+	return d, nil
+}
+
+// memory frees what a measurement allocated.
+type memory struct {
+	drv  runtime.Driver
+	ptrs []runtime.Ptr
+}
+
+func (m *memory) alloc(name string, size int64) (runtime.Ptr, error) {
+	p, err := m.drv.Alloc(name, size)
+	if err == nil {
+		m.ptrs = append(m.ptrs, p)
+	}
+	return p, err
+}
+
+func (m *memory) upload(name string, data []byte) (runtime.Ptr, error) {
+	p, err := m.alloc(name, int64(len(data)))
+	if err != nil {
+		return p, err
+	}
+	return p, m.drv.Upload(p, data)
+}
+
+func (m *memory) free() error {
+	var errs []error
+	for _, p := range m.ptrs {
+		errs = append(errs, m.drv.Free(p))
+	}
+	return errors.Join(errs...)
+}

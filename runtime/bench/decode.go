@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/mlagen/mlagen/runtime"
+)
+
+// Result is what was measured for a shape.
+type Result struct {
+	Shape
+	Microseconds float64 // per call, combine included; median of the bursts
+	Spread       float64 // (slowest−fastest)/median of the bursts
+	Calls        int     // per replay
+	OutError     float64 // worst of the rows that were held against the reference
+	LSEError     float64
+
+	// Per call, only with Config.Sustained.
+	BurstMicroseconds, SustainedMicroseconds float64
+}
+
+// TBps is the terabytes per second of unavoidable traffic.
+func (r Result) TBps() float64 { return r.Bytes() / r.Microseconds / 1e6 }
+
+// TFLOPS is the tera floating-point operations per second over visible pairs.
+func (r Result) TFLOPS() float64 { return r.FLOP() / r.Microseconds / 1e6 }
+
+// maxCalls bounds the calls of a replay; L2 is emptied between replays anyway.
+const maxCalls = 512
+
+// WrongError is a result that the reference contradicts; such a shape is not
+// timed.
+type WrongError struct{ Text string }
+
+func (e *WrongError) Error() string { return "WRONG RESULT, not timed: " + e.Text }
+
+// calls returns how many calls a replay makes: enough that no page is read
+// again before the L2 has turned over, and some four milliseconds.
+func (b *Bench) calls(s Shape) int {
+	l2 := b.Driver.Attributes().L2Bytes
+	if l2 <= 0 {
+		l2 = defaultL2
+	}
+	cold := l2Turnover*l2/(s.pages()*pageBytes) + 1
+	guess := 8 + max(s.Bytes()/4e6, s.FLOP()/5e8) // microseconds
+	return int(min(maxCalls, max(cold, min(256, int64(4000/guess)), 4)))
+}
+
+// call is the device memory of a shape.
+type call struct {
+	Shape
+	lengths []int32
+	tables  [][]int32 // one per call of a replay
+	args    []runtime.DecodeArgs
+	d       *runtime.Decode
+}
+
+// Decode times a shape. A result that the reference contradicts is an error.
+func (b *Bench) Decode(s Shape) (_ Result, err error) {
+	r := Result{Shape: s}
+	m := &memory{drv: b.Driver}
+	defer func() { err = errors.Join(err, m.free()) }()
+	c, err := b.place(s, m)
+	if err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	r.Calls = len(c.args)
+	w, err := b.prepare(func() error {
+		for _, a := range c.args {
+			if err := c.d.Run(b.stream, a); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+
+	// The first replay warms up and leaves the last call's output to be checked.
+	if _, err := b.bursts(w, 1); err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	if r.OutError, r.LSEError, err = b.verify(c); err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	times, err := b.bursts(w, max(1, b.Replays))
+	if err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	calls := float64(r.Calls)
+	r.Microseconds = median(times) / calls
+	low, high := times[0], times[0]
+	for _, t := range times {
+		low, high = min(low, t), max(high, t)
+	}
+	r.Spread = (high - low) / median(times)
+	if b.Sustained > 0 {
+		burst, sustained, err := b.sustain(w, b.Sustained)
+		if err != nil {
+			return r, fmt.Errorf("%v: %w", s, err)
+		}
+		r.BurstMicroseconds, r.SustainedMicroseconds = burst/calls, sustained/calls
+	}
+	return r, nil
+}
+
+// place allocates a shape's memory and computes its schedule.
+func (b *Bench) place(s Shape, m *memory) (*call, error) {
+	if need := s.pages(); need > b.pages {
+		return nil, fmt.Errorf("a call reads %d pages and the pool has %d", need, b.pages)
+	}
+	d, err := b.decode(s)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{Shape: s, lengths: s.Lengths(), d: d}
+	batch, sq, heads := int64(s.Batch), int64(s.SQ), int64(s.Heads)
+	rows := batch * sq * heads
+	q, err := m.alloc("q", rows*recordBytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.q.tile(b.Driver, b.stream, q, rows*recordBytes); err != nil {
+		return nil, err
+	}
+	lengths, err := m.upload("kv_len", encodeInts(c.lengths))
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.alloc("out", rows*latent*elementSize)
+	if err != nil {
+		return nil, err
+	}
+	lse, err := m.alloc("lse", rows*4)
+	if err != nil {
+		return nil, err
+	}
+	for ptr, size := range map[runtime.Ptr]int64{out: rows * latent * elementSize, lse: rows * 4} {
+		if err := b.Driver.Fill(ptr, 0xff, size); err != nil {
+			return nil, err
+		}
+	}
+	schedule, err := b.buffer(m, "schedule", d.ScheduleBytes(s.Batch, b.Splits))
+	if err != nil {
+		return nil, err
+	}
+	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(s.Batch, b.Splits))
+	if err != nil {
+		return nil, err
+	}
+	kvLen := runtime.Dense(lengths, runtime.S32, batch)
+	if err := d.Schedule(b.stream, runtime.ScheduleArgs{Batch: s.Batch, Splits: b.Splits, KVLen: kvLen, Buffer: schedule}); err != nil {
+		return nil, err
+	}
+
+	width := s.width()
+	n := b.calls(s)
+	all := make([]int32, 0, int64(n)*batch*width)
+	for range n {
+		table := b.table(c.lengths, width)
+		c.tables = append(c.tables, table)
+		all = append(all, table...)
+	}
+	tables, err := m.upload("block tables", encodeInts(all))
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		c.args = append(c.args, runtime.DecodeArgs{
+			Batch: s.Batch, Splits: b.Splits,
+			Q:          runtime.Dense(q, runtime.BF16, batch, sq, heads, record),
+			KV:         runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
+			BlockTable: runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width),
+			KVLen:      kvLen,
+			Schedule:   schedule,
+			Workspace:  workspace,
+			Out:        runtime.Dense(out, runtime.BF16, batch, sq, heads, latent),
+			LSE:        runtime.Dense(lse, runtime.F32, batch, sq, heads),
+			Scale:      softmaxScale,
+		})
+	}
+	return c, nil
+}
+
+func (b *Bench) buffer(m *memory, name string, size int64) (runtime.Buffer, error) {
+	p, err := m.alloc(name, size)
+	return runtime.Buffer{Ptr: p, Bytes: size}, err
+}
+
+// table returns a block table over the next pages of the pool; entries past a
+// request's end are −1.
+func (b *Bench) table(lengths []int32, width int64) []int32 {
+	table := make([]int32, int64(len(lengths))*width)
+	for i, n := range lengths {
+		row := table[int64(i)*width : int64(i+1)*width]
+		used := copy(row, b.take(pagesOf(n)))
+		for j := used; j < len(row); j++ {
+			row[j] = -1
+		}
+	}
+	return table
+}
+
+// What a checked row may be off by.
+const (
+	outTolerance = 5e-3
+	lseTolerance = 1e-3
+)
+
+// checkBudget bounds the multiply-adds of checking one shape against the
+// reference, some tenths of a second of one core; at least one row is checked.
+const checkBudget = 64 << 20
+
+// verify holds random rows of the last call's output against the reference,
+// and makes sure that every row has a finite log-sum-exp where it sees a key.
+func (b *Bench) verify(c *call) (outError, lseError float64, err error) {
+	a := c.args[len(c.args)-1]
+	table := c.tables[len(c.tables)-1]
+	rows := c.Batch * c.SQ * c.Heads
+	raw := make([]byte, 4*rows)
+	if err := b.Driver.Download(raw, a.LSE.Ptr); err != nil {
+		return 0, 0, err
+	}
+	lse := make([]float64, rows)
+	for i := range lse {
+		lse[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		request, token, head := i/(c.SQ*c.Heads), i/c.Heads%c.SQ, i%c.Heads
+		sees := c.visible(int(c.lengths[request]), token) > 0
+		if math.IsNaN(lse[i]) || math.IsInf(lse[i], 1) || math.IsInf(lse[i], -1) == sees {
+			return 0, 0, &WrongError{fmt.Sprintf("request %d, query token %d, head %d: lse is %v", request, token, head, lse[i])}
+		}
+	}
+	return b.verifyRows(c, table, lse, a.Out.Ptr)
+}
+
+// verifyRows holds random rows against the reference.
+func (b *Bench) verifyRows(c *call, table []int32, lse []float64, out runtime.Ptr) (outError, lseError float64, err error) {
+	type check struct {
+		row, request, token, head, keys int
+		out                             []byte
+		outError, lseError, wantLSE     float64
+	}
+	var checks []*check
+	for left := float64(checkBudget); left > 0; {
+		row := b.random.IntN(len(lse))
+		x := &check{row: row, request: row / (c.SQ * c.Heads), token: row / c.Heads % c.SQ, head: row % c.Heads, out: make([]byte, latent*elementSize)}
+		x.keys = c.visible(int(c.lengths[x.request]), x.token)
+		left -= float64(x.keys+64) * (record + latent)
+		if err := b.Driver.Download(x.out, out+runtime.Ptr(row*latent*elementSize)); err != nil {
+			return 0, 0, err
+		}
+		checks = append(checks, x)
+	}
+	var wg sync.WaitGroup
+	for _, x := range checks {
+		wg.Go(func() {
+			want, wantLSE := b.Reference(Row{
+				Q:    b.q.row(int64(x.row)),
+				Keys: x.keys,
+				Record: func(position int) []float32 {
+					return b.record(table[int64(x.request)*c.width()+int64(position/pageTokens)], position%pageTokens)
+				},
+				Latent: latent,
+				Scale:  softmaxScale,
+			})
+			x.wantLSE, x.outError = wantLSE, distance(want, x.out)
+			if x.keys > 0 {
+				x.lseError = math.Abs(lse[x.row] - wantLSE)
+			}
+		})
+	}
+	wg.Wait()
+	for _, x := range checks {
+		if !(x.outError <= outTolerance) || !(x.lseError <= lseTolerance) { // NaN never passes
+			return 0, 0, &WrongError{fmt.Sprintf("request %d of %d tokens, query token %d, head %d: out is off by %.2e of its norm (%.0e allowed), lse is %.6g and must be %.6g",
+				x.request, c.lengths[x.request], x.token, x.head, x.outError, outTolerance, lse[x.row], x.wantLSE)}
+		}
+		outError, lseError = max(outError, x.outError), max(lseError, x.lseError)
+	}
+	return outError, lseError, nil
+}
+
+// distance is ‖got−want‖/‖want‖; of a zero row ‖got‖.
+func distance(want []float64, got []byte) float64 {
+	var diff, norm float64
+	for i, w := range want {
+		g := float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(got[2*i:])) << 16))
+		diff += (g - w) * (g - w)
+		norm += w * w
+	}
+	if norm == 0 {
+		norm = 1
+	}
+	return math.Sqrt(diff / norm)
+}
