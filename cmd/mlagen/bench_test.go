@@ -89,7 +89,7 @@ func TestBenchReport(t *testing.T) {
 	}
 	const want = `# GPU, driver for CUDA 13.0, bf16, page 64, stream 4.500 TB/s before and 4.510 after; microseconds per call incl. combine
 heads,s_q,batch,kv_len,causal,varlen,us,tb_per_s,tflops,spread,calls,out_error,lse_error,burst_us,sustained_us,best_peer,best_peer_us,ratio
-16,1,128,4096,0,0,120.000,5.0706,152.11,0.0120,30,0.00e+00,0.00e+00,121.000,130.000,quick,144.000,1.2000
+16,1,128,4096,0,0,120.000,5.0704,152.11,0.0120,30,0.00e+00,0.00e+00,121.000,130.000,quick,144.000,1.2000
 `
 	if d := cmp.Diff(want, string(r.csv())); d != "" {
 		t.Error(d)
