@@ -21,7 +21,7 @@ func Warpgroups(n int) int { return 4 * n }
 // Roles splits the CTA's warps among roles, in order. Every warp runs one body
 // and they meet again after the last.
 func (k *Kernel) Roles(roles ...Role) {
-	warp := k.Warp()
+	warp := k.Warp().Broadcast(0) // tells ptxas that whole warps take a role
 	first := 0
 	for i, r := range roles {
 		k.man.Roles = append(k.man.Roles, manifest.Role{Name: r.Name, FirstWarp: first, Warps: r.Warps, Registers: r.Registers})

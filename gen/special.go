@@ -17,11 +17,8 @@ func (k *Kernel) Thread() Value { return k.special("%tid.x", isa.S32) }
 // Lane returns the thread's index in its warp.
 func (k *Kernel) Lane() Value { return k.special("%laneid", isa.S32) }
 
-// Warp returns the warp's index in the CTA, uniform over the warp.
-func (k *Kernel) Warp() Value {
-	w := k.Thread().Shr(5)
-	return w.Broadcast(0)
-}
+// Warp returns the warp's index in the CTA.
+func (k *Kernel) Warp() Value { return k.Thread().Shr(5) }
 
 // Block returns the CTA's index in the grid, Blocks the grid's size.
 func (k *Kernel) Block() Value { return k.special("%ctaid.x", isa.S32) }
