@@ -132,6 +132,17 @@ func (d *Decode) Oracle() *oracle.Decode[float32] {
 	}
 }
 
+// Alone returns the inputs with request i as the whole batch, in the same pool.
+func (d *Decode) Alone(i int) *Decode {
+	c := *d.Case
+	c.KVLen, c.Graph = c.KVLen[i:i+1], nil
+	perRequest := len(d.Q) / len(d.KVLen)
+	return &Decode{
+		Case: &c, QLen: d.QLen, Q: d.Q[i*perRequest : (i+1)*perRequest], Pool: d.Pool,
+		Table: d.Table[i*d.Width : (i+1)*d.Width], Width: d.Width, KVLen: d.KVLen[i : i+1],
+	}
+}
+
 // SplitQ returns the query as two tensors: [batch][QLen][heads][latent] and
 // [batch][QLen][heads][rope].
 func (d *Decode) SplitQ() (latent, rope []float32) {

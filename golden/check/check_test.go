@@ -29,7 +29,7 @@ func TestRightResultsPass(t *testing.T) {
 		``, `,"dtype":"fp16"`, `,"q_len":3`, `,"causal":false`, `,"lse_base":"2"`, `,"repeat":3`,
 		`,"layout":{"q":"split"}`, `,"layout":{"kv_row":24,"kv_page":128}`, `,"layout":{"out":"padded"}`,
 		`,"fill":{"unused":"inf"}`, `,"fill":{"out":"const:1"}`, `,"pages":{"base":7,"order":"reversed","tail":2147480000}`,
-		`,"graph":{"capture_kv_len":[1,2,3]}`, `,"seed":5,"fill":{"q":"uniform","kv":"ramp"}`,
+		`,"graph":{"capture_kv_len":[1,2,3]}`, `,"batch_invariant":true,"q_len":2`, `,"seed":5,"fill":{"q":"uniform","kv":"ramp"}`,
 	} {
 		d := newHostDriver()
 		outcome, err := fake(d, nil).runDecode(testCase(t, fields))
@@ -75,6 +75,11 @@ func TestFaultsAreFound(t *testing.T) {
 				lse[0] ^= 1
 			}
 		}, "run 2 of lse"},
+		{"bits that depend on batch mates", `,"batch_invariant":true`, func(f *fakeDecoder, out, _ []byte) {
+			if f.call.batch() == 1 && f.call.in.KVLen[0] == 4 {
+				out[0] ^= 1
+			}
+		}, "request 2 alone has another out, from byte 0"},
 		{"a changed input", ``, func(f *fakeDecoder, _, _ []byte) { f.d.at(f.call.table.ptr, 4)[0] ^= 1 }, "changed its input block_table at byte 0"},
 		{"a changed cache", ``, func(f *fakeDecoder, _, _ []byte) {
 			f.d.at(f.call.kv.ptr, f.call.kv.size)[f.call.in.Pool.Used[0].ID*4*16*2] ^= 1

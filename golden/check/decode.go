@@ -39,8 +39,18 @@ type decoder interface {
 	run(s runtime.Stream, schedule, workspace buffer) error
 }
 
-func (call *decodeCall) batch() int  { return len(call.in.KVLen) }
-func (call *decodeCall) splits() int { return call.in.Case.Splits }
+func (call *decodeCall) batch() int { return len(call.in.KVLen) }
+
+// invariantSplits is how often a request is cut when its bits must not depend
+// on its batch mates and the case does not say.
+const invariantSplits = 4
+
+func (call *decodeCall) splits() int {
+	if c := call.in.Case; c.Splits > 0 || !c.BatchInvariant {
+		return c.Splits
+	}
+	return invariantSplits
+}
 
 // runDecode runs a decode case. A skip error says that the device cannot.
 func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
@@ -53,7 +63,11 @@ func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
 	}
 	m := &memory{driver: r.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()
-	call, err := placeDecode(in, m)
+	kv, err := placePool(in, m)
+	if err != nil {
+		return outcome, err
+	}
+	call, err := placeDecode(in, kv, m)
 	if err != nil {
 		return outcome, err
 	}
@@ -77,6 +91,11 @@ func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
 	}
 	if err := everyWritten(call, out, lse); err != nil {
 		return outcome, err
+	}
+	if c.BatchInvariant {
+		if err := r.aloneIsSame(call, m, out, lse); err != nil {
+			return outcome, err
+		}
 	}
 	ref := in.Oracle().Run()
 	outcome.Errors, err = compare(ref, outValues, lseValues, c.LSEBase == "2", c.Tolerance, call.describe)
@@ -116,10 +135,31 @@ func decodeLimits(c *cases.Case, o Options) error {
 	return nil
 }
 
-// placeDecode allocates and fills the call's buffers.
-func placeDecode(in *cases.Decode, m *memory) (*decodeCall, error) {
+// placePool allocates and fills the cache.
+func placePool(in *cases.Decode, m *memory) (buffer, error) {
+	kv, err := m.alloc("kv", in.Pool.Bytes())
+	if err != nil {
+		return kv, err
+	}
+	background, spans, err := in.Pool.Upload()
+	if err != nil {
+		return kv, err
+	}
+	if err := m.driver.Fill(kv.ptr, background, kv.size); err != nil {
+		return kv, err
+	}
+	for _, s := range spans {
+		if err := m.driver.Upload(kv.ptr+runtime.Ptr(s.Offset), s.Data); err != nil {
+			return kv, err
+		}
+	}
+	return kv, nil
+}
+
+// placeDecode allocates and fills the call's buffers beside the cache.
+func placeDecode(in *cases.Decode, kv buffer, m *memory) (*decodeCall, error) {
 	c := in.Case
-	call := &decodeCall{in: in, headStride: c.Model.Latent}
+	call := &decodeCall{in: in, kv: kv, headStride: c.Model.Latent}
 	if c.Layout.Out == "padded" {
 		call.headStride += outGap
 	}
@@ -147,22 +187,6 @@ func placeDecode(in *cases.Decode, m *memory) (*decodeCall, error) {
 	upload(&call.kvLen, "kv_len", encodeInts(lengths))
 	if err != nil {
 		return nil, err
-	}
-
-	if call.kv, err = m.alloc("kv", in.Pool.Bytes()); err != nil {
-		return nil, err
-	}
-	background, spans, err := in.Pool.Upload()
-	if err != nil {
-		return nil, err
-	}
-	if err := m.driver.Fill(call.kv.ptr, background, call.kv.size); err != nil {
-		return nil, err
-	}
-	for _, s := range spans {
-		if err := m.driver.Upload(call.kv.ptr+runtime.Ptr(s.Offset), s.Data); err != nil {
-			return nil, err
-		}
 	}
 
 	rows := int64(len(in.KVLen) * in.QLen * c.Model.Heads)
@@ -261,6 +285,28 @@ func capture(s runtime.Stream, launch func() error) (runtime.Graph, error) {
 		return nil, err
 	}
 	return s.EndCapture()
+}
+
+// aloneIsSame runs each request as a batch of its own and compares the bits
+// with those it had among the others.
+func (r *Runner) aloneIsSame(call *decodeCall, m *memory, out, lse []byte) error {
+	for i := range call.in.KVLen {
+		alone, err := placeDecode(call.in.Alone(i), call.kv, m)
+		if err != nil {
+			return err
+		}
+		o, l, err := r.executeDecode(alone, m)
+		if err != nil {
+			return fmt.Errorf("request %d alone: %w", i, err)
+		}
+		if at := differs(o, out[i*len(o):(i+1)*len(o)]); at >= 0 {
+			return fmt.Errorf("request %d alone has another out, from byte %d on", i, at)
+		}
+		if at := differs(l, lse[i*len(l):(i+1)*len(l)]); at >= 0 {
+			return fmt.Errorf("request %d alone has another lse, from byte %d on", i, at)
+		}
+	}
+	return nil
 }
 
 // poisonOut fills the output, gaps included, as the case says.

@@ -8,7 +8,7 @@ import (
 
 // maxDumpElements bounds the dumped pool; of a larger one only the pages in
 // use are written, renumbered.
-const maxDumpElements = 64 << 20
+const maxDumpElements = 16 << 20
 
 // dumpDecode writes a decode case's inputs and outputs for other programs.
 func dumpDecode(dir string, call *decodeCall, out, lse []float32) error {
