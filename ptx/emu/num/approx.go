@@ -89,3 +89,10 @@ func Cos(x float32, ftz bool) float32 {
 	}
 	return finish(float32(math.Cos(float64(x))), ftz)
 }
+
+// Ex2 is ex2.approx{.ftz} of one 16-bit value: 2^x, rounded to nearest. The
+// manual bounds hardware's relative error by 2^−9.9 (f16) and 2^−7 (bf16).
+func (f *Format) Ex2(p uint16, ftz bool) uint16 {
+	m := Mode{FTZ: ftz}
+	return f.result(math.Exp2(f.operand(p, m)), m)
+}

@@ -156,3 +156,20 @@ func TestIntToFloatOdd(t *testing.T) {
 		}
 	}
 }
+
+func TestEx2Half(t *testing.T) {
+	for _, c := range []struct {
+		f    *Format
+		p    uint16
+		ftz  bool
+		want uint16
+	}{
+		{F16, 0x4000, false, 0x4400}, {F16, 0xfc00, false, 0}, {F16, 0x7c00, false, 0x7c00}, {F16, 0x7e00, false, 0x7fff},
+		{F16, 0x4c00, false, 0x7c00}, {F16, 0xcd00, false, 0x0010}, {F16, 0x8001, false, 0x3c00},
+		{BF16, 0x4000, true, 0x4080}, {BF16, 0xff80, true, 0}, {BF16, 0x3f00, true, 0x3fb5}, {BF16, 0xc2fe, true, 0}, {BF16, 0x7fc0, true, 0x7fff},
+	} {
+		if got := c.f.Ex2(c.p, c.ftz); got != c.want {
+			t.Errorf("%s ex2(%#x) = %#x, want %#x", c.f.Name, c.p, got, c.want)
+		}
+	}
+}
