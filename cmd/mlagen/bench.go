@@ -30,7 +30,7 @@ type benchFlags struct {
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, or stream for the bandwidth alone")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
@@ -79,13 +79,16 @@ first replays after half a second of rest (burst) and the last quarter.`,
 
 // shapes returns what is to be timed, with what is known of others.
 func (f *benchFlags) shapes() ([]bench.Anchor, error) {
-	if f.op != "decode" {
-		return nil, usagef("op %q cannot be timed; only decode can", f.op)
+	if f.op != "decode" && f.op != "stream" {
+		return nil, usagef("op %q cannot be timed; decode and stream can", f.op)
 	}
 	if f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 {
 		return nil, usagef("-replays must be at least 1; -sustained, -pool and -splits must not be negative")
 	}
 	var shapes []bench.Anchor
+	if f.op == "stream" {
+		return nil, nil // its bandwidth is measured in any case
+	}
 	if f.anchors != "" {
 		file, err := os.Open(f.anchors)
 		if err != nil {

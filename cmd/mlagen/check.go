@@ -11,7 +11,7 @@ import (
 
 func (a *app) check() *ffcli.Command {
 	fs := newFlags("mlagen check")
-	deviceName := fs.String("device", "cuda", "`device` that runs the kernels: cuda or emu")
+	deviceName := fs.String("device", devices[0].name, "`device` that runs the kernels: cuda or emu")
 	dump := fs.String("dump", "", "`directory` for every case's inputs and outputs as .npy files")
 	return &ffcli.Command{
 		Name:       "check",

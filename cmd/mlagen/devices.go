@@ -16,7 +16,7 @@ type device struct {
 	hazards bool    // it reports reads of memory that nobody wrote
 }
 
-// devices are those that -device names.
+// devices are those that -device names, the default first.
 var devices = []device{
 	{name: "cuda", open: func() (runtime.Driver, error) { return cuda.Open(0) }},
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 
 	"github.com/mlagen/mlagen/golden/cases"
@@ -135,68 +134,6 @@ func decodeLimits(c *cases.Case, o Options) error {
 	return nil
 }
 
-// placePool allocates and fills the cache.
-func placePool(in *cases.Decode, m *memory) (buffer, error) {
-	kv, err := m.alloc("kv", in.Pool.Bytes())
-	if err != nil {
-		return kv, err
-	}
-	background, spans, err := in.Pool.Upload()
-	if err != nil {
-		return kv, err
-	}
-	if err := m.driver.Fill(kv.ptr, background, kv.size); err != nil {
-		return kv, err
-	}
-	for _, s := range spans {
-		if err := m.driver.Upload(kv.ptr+runtime.Ptr(s.Offset), s.Data); err != nil {
-			return kv, err
-		}
-	}
-	return kv, nil
-}
-
-// placeDecode allocates and fills the call's buffers beside the cache.
-func placeDecode(in *cases.Decode, kv buffer, m *memory) (*decodeCall, error) {
-	c := in.Case
-	call := &decodeCall{in: in, kv: kv, headStride: c.Model.Latent}
-	if c.Layout.Out == "padded" {
-		call.headStride += outGap
-	}
-	var err error
-	upload := func(b *buffer, name string, data []byte) {
-		if err == nil {
-			*b, err = m.upload(name, data)
-		}
-	}
-	if c.Layout.Q == "split" {
-		latent, rope := in.SplitQ()
-		upload(&call.q, "q_latent", c.DType.Encode(nil, latent))
-		upload(&call.qRope, "q_rope", c.DType.Encode(nil, rope))
-	} else {
-		upload(&call.q, "q", c.DType.Encode(nil, in.Q))
-	}
-	upload(&call.table, "block_table", encodeInts(in.Table))
-	lengths := in.KVLen
-	if c.Graph != nil {
-		lengths = nil
-		for _, n := range c.Graph.CaptureKVLen {
-			lengths = append(lengths, int32(n))
-		}
-	}
-	upload(&call.kvLen, "kv_len", encodeInts(lengths))
-	if err != nil {
-		return nil, err
-	}
-
-	rows := int64(len(in.KVLen) * in.QLen * c.Model.Heads)
-	if call.out, err = m.guard("out", rows*int64(call.headStride*c.DType.Size())); err != nil {
-		return nil, err
-	}
-	call.lse, err = m.guard("lse", rows*4)
-	return call, err
-}
-
 // executeDecode runs the call as often as the case repeats it, checking the
 // guard zones and that the bits agree, and returns the outputs' bytes.
 func (r *Runner) executeDecode(call *decodeCall, m *memory) (out, lse []byte, err error) {
@@ -304,88 +241,6 @@ func (r *Runner) aloneIsSame(call *decodeCall, m *memory, out, lse []byte) error
 		}
 		if at := differs(l, lse[i*len(l):(i+1)*len(l)]); at >= 0 {
 			return fmt.Errorf("request %d alone has another lse, from byte %d on", i, at)
-		}
-	}
-	return nil
-}
-
-// poisonOut fills the output, gaps included, as the case says.
-func poisonOut(call *decodeCall, m *memory) error {
-	fill := call.in.Case.Fill.Out
-	if fill == "nan" || call.out.size == 0 {
-		return m.driver.Fill(call.out.ptr, 0xff, call.out.size)
-	}
-	filler, err := cases.ParseFill(fill)
-	if err != nil {
-		return err
-	}
-	values := make([]float32, call.out.size/int64(call.size()))
-	filler(rand.New(rand.NewPCG(call.in.Case.Seed, 0)), values)
-	return m.driver.Upload(call.out.ptr, call.in.Case.DType.Encode(nil, values))
-}
-
-// gatherOut returns the output without its gaps, which must hold the poison.
-func gatherOut(call *decodeCall, out []byte) ([]float32, error) {
-	c := call.in.Case
-	stride, width := call.headStride*call.size(), c.Model.Latent*call.size()
-	values := make([]float32, 0, len(out)/call.size())
-	for at := 0; at < len(out); at += stride {
-		values = c.DType.Decode(values, out[at:at+width])
-		for i, b := range out[at+width : at+stride] {
-			if c.Fill.Out == "nan" && b != 0xff {
-				return nil, fmt.Errorf("%s: byte %d of the gap after it was written", call.describe(at/stride), i)
-			}
-		}
-	}
-	return values, nil
-}
-
-// everyWritten reports elements that still hold the poison.
-func everyWritten(call *decodeCall, out, lse []byte) error {
-	stride, width := call.headStride*call.size(), call.in.Case.Model.Latent*call.size()
-	for i := 0; i < len(lse); i += 4 {
-		if binary.LittleEndian.Uint32(lse[i:]) == 0xffffffff {
-			return fmt.Errorf("%s: lse was not written", call.describe(i/4))
-		}
-	}
-	if call.in.Case.Fill.Out != "nan" {
-		return nil
-	}
-	for at := 0; at < len(out); at += stride {
-		for i := 0; i < width; i += 2 {
-			if binary.LittleEndian.Uint16(out[at+i:]) == 0xffff {
-				return fmt.Errorf("%s: out[%d] was not written", call.describe(at/stride), i/2)
-			}
-		}
-	}
-	return nil
-}
-
-// inputsIntact reports an input that the run changed.
-func inputsIntact(call *decodeCall, m *memory) error {
-	in := call.in
-	type input struct {
-		b    buffer
-		want []byte
-	}
-	inputs := []input{{call.table, encodeInts(in.Table)}, {call.kvLen, encodeInts(in.KVLen)}}
-	if in.Case.Layout.Q == "joint" {
-		inputs = append(inputs, input{call.q, in.Case.DType.Encode(nil, in.Q)})
-	}
-	_, spans, err := in.Pool.Upload()
-	if err != nil {
-		return err
-	}
-	for _, s := range spans {
-		inputs = append(inputs, input{buffer{name: "kv", ptr: call.kv.ptr + runtime.Ptr(s.Offset), size: int64(len(s.Data))}, s.Data})
-	}
-	for _, i := range inputs {
-		got, err := m.download(i.b)
-		if err != nil {
-			return err
-		}
-		if at := differs(i.want, got); at >= 0 {
-			return fmt.Errorf("the run changed its input %s at byte %d", i.b.name, at)
 		}
 	}
 	return nil

@@ -78,6 +78,18 @@ func TestWrongResultsAreNotTimed(t *testing.T) {
 	}
 }
 
+func TestResultsThatChangeAreNotTimed(t *testing.T) {
+	d := newHostDriver()
+	runs := byte(0)
+	d.spoil = func(_, lse []byte) { runs++; lse[0] ^= runs }
+	b := newBench(t, d, Config{Replays: 1})
+	_, err := b.Decode(Shape{Heads: fakeHeads, SQ: fakeSQ, Batch: 3, KV: 130})
+	var wrong *WrongError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "differs from the first") {
+		t.Error(err)
+	}
+}
+
 func TestTablesRotateThroughThePool(t *testing.T) {
 	d := newHostDriver()
 	b := newBench(t, d, Config{})

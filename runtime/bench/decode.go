@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,11 +33,11 @@ func (r Result) TFLOPS() float64 { return r.FLOP() / r.Microseconds / 1e6 }
 // maxCalls bounds the calls of a replay; L2 is emptied between replays anyway.
 const maxCalls = 512
 
-// WrongError is a result that the reference contradicts; such a shape is not
-// timed.
+// WrongError is a result that the reference contradicts, or that changes from
+// replay to replay; such a shape has no time.
 type WrongError struct{ Text string }
 
-func (e *WrongError) Error() string { return "WRONG RESULT, not timed: " + e.Text }
+func (e *WrongError) Error() string { return "WRONG RESULT, no time: " + e.Text }
 
 // calls returns how many calls a replay makes: enough that no page is read
 // again before the L2 has turned over, and some four milliseconds.
@@ -86,7 +87,11 @@ func (b *Bench) Decode(s Shape) (_ Result, err error) {
 	if _, err := b.bursts(w, 1); err != nil {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
-	if r.OutError, r.LSEError, err = b.verify(c); err != nil {
+	lse := make([]byte, 4*s.Batch*s.SQ*s.Heads)
+	if err := b.Driver.Download(lse, c.args[0].LSE.Ptr); err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	if r.OutError, r.LSEError, err = b.verify(c, lse); err != nil {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
 	times, err := b.bursts(w, max(1, b.Replays))
@@ -106,6 +111,14 @@ func (b *Bench) Decode(s Shape) (_ Result, err error) {
 			return r, fmt.Errorf("%v: %w", s, err)
 		}
 		r.BurstMicroseconds, r.SustainedMicroseconds = burst/calls, sustained/calls
+	}
+	// Replays are bit-reproducible; a race is not.
+	again := make([]byte, len(lse))
+	if err := b.Driver.Download(again, c.args[0].LSE.Ptr); err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
+	if !bytes.Equal(lse, again) {
+		return r, fmt.Errorf("%v: %w", s, &WrongError{"the last replay's lse differs from the first's"})
 	}
 	return r, nil
 }
@@ -218,16 +231,10 @@ const (
 const checkBudget = 64 << 20
 
 // verify holds random rows of the last call's output against the reference,
-// and makes sure that every row has a finite log-sum-exp where it sees a key.
-func (b *Bench) verify(c *call) (outError, lseError float64, err error) {
-	a := c.args[len(c.args)-1]
-	table := c.tables[len(c.tables)-1]
-	rows := c.Batch * c.SQ * c.Heads
-	raw := make([]byte, 4*rows)
-	if err := b.Driver.Download(raw, a.LSE.Ptr); err != nil {
-		return 0, 0, err
-	}
-	lse := make([]float64, rows)
+// and makes sure that every row of raw, its log-sum-exps, is finite where it
+// sees a key.
+func (b *Bench) verify(c *call, raw []byte) (outError, lseError float64, err error) {
+	lse := make([]float64, len(raw)/4)
 	for i := range lse {
 		lse[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 		request, token, head := i/(c.SQ*c.Heads), i/c.Heads%c.SQ, i%c.Heads
@@ -236,7 +243,8 @@ func (b *Bench) verify(c *call) (outError, lseError float64, err error) {
 			return 0, 0, &WrongError{fmt.Sprintf("request %d, query token %d, head %d: lse is %v", request, token, head, lse[i])}
 		}
 	}
-	return b.verifyRows(c, table, lse, a.Out.Ptr)
+	last := len(c.args) - 1
+	return b.verifyRows(c, c.tables[last], lse, c.args[last].Out.Ptr)
 }
 
 // verifyRows holds random rows against the reference.
