@@ -1,0 +1,84 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/templates"
+)
+
+// paperDriver is an H200 on paper: it loads anything and keeps no memory.
+type paperDriver struct{ runtime.Driver }
+
+func (paperDriver) Name() string { return "paper" }
+func (paperDriver) Attributes() runtime.Attributes {
+	return runtime.Attributes{SMs: 132, SharedPerBlock: 232448, ComputeMajor: 9, DriverVersion: 13000, Clusters: true}
+}
+func (paperDriver) Load([]byte) (runtime.Module, error)                        { return paperModule{}, nil }
+func (paperDriver) EncodeTensorMap(runtime.TensorMap) (m [128]byte, err error) { return m, nil }
+
+type paperModule struct{ runtime.Module }
+
+func (paperModule) Function(string) (runtime.Function, error) { return paperFunction{}, nil }
+func (paperModule) Log() string                               { return "" }
+func (paperModule) CompileSeconds() float64                   { return 0 }
+func (paperModule) Unload() error                             { return nil }
+
+type paperFunction struct{}
+
+func (paperFunction) Attributes() (runtime.FunctionAttributes, error) {
+	return runtime.FunctionAttributes{Registers: 128}, nil
+}
+func (paperFunction) SetDynamicShared(int) error { return nil }
+
+// Every parameter that the templates declare is one that the runtime fills.
+func TestTheRuntimeTakesTheTemplatesKernels(t *testing.T) {
+	for _, s := range []runtime.DecodeShape{
+		{Heads: 1, SQ: 1}, {Heads: 16, SQ: 1}, {Heads: 16, SQ: 5}, {Heads: 20, SQ: 1}, {Heads: 130, SQ: 1}, {Heads: 128, SQ: 4},
+		{Heads: 16, SQ: 1, DType: runtime.FP16},
+	} {
+		s.Latent, s.Rope, s.Page = 512, 64, 64
+		if s.DType == "" {
+			s.DType = runtime.BF16
+		}
+		v, err := source{}.Decode(s)
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		d, err := runtime.LoadDecode(paperDriver{}, v)
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if m := d.Model(); m.Heads != s.Heads || m.SQ != s.SQ || m.DType != s.DType || m.Out != s.DType {
+			t.Errorf("%+v: model %+v", s, m)
+		}
+		if d.ScheduleBytes(128, 0) == 0 || d.WorkspaceBytes(128, 0) == 0 {
+			t.Errorf("%+v: no buffers", s)
+		}
+	}
+	stream, err := build("stream", templates.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := runtime.Load(paperDriver{}, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := k.EncodeTensorMap("kv", 0, []uint64{576, 64, 1}, []uint64{1152, 73728})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.NewParams().TensorMap("kv", &kv).Pointer("pages", 0).Int("count", 1).Pointer("sink", 0).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheSourceRefusesWhatCannotBeBuilt(t *testing.T) {
+	_, err := source{tune: templates.Spec{BlockH: 40}}.Decode(runtime.DecodeShape{Heads: 16, SQ: 1, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16})
+	if err == nil || !strings.Contains(err.Error(), "block-h 40") {
+		t.Error(err)
+	}
+}
