@@ -214,6 +214,16 @@ func TestCounts(t *testing.T) {
 	if mean := sum / 4000; low < 1 || low > 100 || high > 8192 || high < 8092 || math.Abs(mean-4096) > 150 {
 		t.Errorf("lengths %d to %d, mean %v", low, high, mean)
 	}
+	if slices.IsSorted(s.Lengths()) || !slices.Equal(s.Lengths(), s.Lengths()) {
+		t.Error("lengths are in order, or change")
+	}
+	s.Batch, sum = 32, 0
+	for _, n := range s.Lengths() {
+		sum += float64(n)
+	}
+	if mean := sum / 32; math.Abs(mean-4096) > 100 {
+		t.Errorf("mean of 32 lengths is %v", mean)
+	}
 }
 
 func TestReadAnchors(t *testing.T) {

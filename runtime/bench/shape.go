@@ -35,15 +35,16 @@ func (s Shape) String() string {
 }
 
 // Lengths returns the tokens of each request: KV for all, or, when they vary,
-// drawn evenly from 1 to KV with a fixed seed, so that they are the same every
-// time and their mean is about half of KV.
+// drawn evenly from 1 to KV with a fixed seed, in random order. One is drawn
+// from each of Batch equal stretches of that range, so that the mean is close
+// to half of KV and the total work does not depend on luck.
 func (s Shape) Lengths() []int32 {
 	lengths := make([]int32, s.Batch)
 	r := rand.New(rand.NewPCG(uint64(s.Batch), uint64(s.KV)))
-	for i := range lengths {
+	for i, j := range r.Perm(s.Batch) {
 		lengths[i] = int32(s.KV)
 		if s.Varlen {
-			lengths[i] = 1 + r.Int32N(int32(s.KV))
+			lengths[i] = 1 + int32((float64(j)+r.Float64())/float64(s.Batch)*float64(s.KV))
 		}
 	}
 	return lengths
