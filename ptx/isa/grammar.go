@@ -21,7 +21,7 @@ import (
 // list, {, a} an operand that may be left out and d|p a pair of results.
 // An operand line gives, after the colon, any of
 //
-//	w rw          written, read and written (default: d is written, the rest is read)
+//	r w rw        read, written, both (default: d is written, the rest is read)
 //	b32, .dtype   the value's type, or the slot that holds it (default .type)
 //	_             always discarded
 //	reg imm sink label symbol special not   the shapes allowed
@@ -248,6 +248,8 @@ func (f *Form) annotate(o *Operand, words []string) error {
 			continue
 		}
 		switch w {
+		case "r":
+			o.Access = Read
 		case "w":
 			o.Access = Write
 		case "rw":

@@ -130,7 +130,7 @@ var integerArithmetic = []instruction{
 		`bfi.type f, a, b, c, d
 		 .type = b32 b64
 		 f: w
-		 c, d: u32 reg imm`,
+		 c, d: r u32 reg imm`,
 	}},
 }
 
