@@ -1,0 +1,164 @@
+package emu
+
+import (
+	"fmt"
+	"sync"
+)
+
+// grid is one launch under way.
+type grid struct {
+	m      *Machine
+	k      *kernel
+	cfg    LaunchConfig
+	params []byte
+	number int64  // of the launch on this machine
+	shape  Dim    // of clusters in the grid
+	seed   uint64 // of this launch
+
+	mu        sync.Mutex
+	counts    []uint64 // lane-instructions per instruction
+	conflicts []conflictCount
+	stats     Stats
+	found     *findings
+	abort     error
+	maps      map[uint64]*decodedMap
+}
+
+// Launch runs a kernel to its end. The report is valid also when the error is
+// not nil; hazards are in the report and not in the error, unless they make it
+// impossible to go on.
+func (m *Machine) Launch(p *Program, name string, cfg LaunchConfig) (*Report, error) {
+	k, err := p.prepare(name, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &grid{m: m, k: k, cfg: cfg, params: cfg.Params, number: m.launches.Add(1)}
+	g.shape = Dim{cfg.Grid.X / cfg.Cluster.X, cfg.Grid.Y / cfg.Cluster.Y, cfg.Grid.Z / cfg.Cluster.Z}
+	g.seed = m.cfg.Seed
+	g.counts = make([]uint64, len(k.code))
+	g.conflicts = make([]conflictCount, len(k.code))
+	g.found = newFindings()
+	workers := m.cfg.Workers
+	if k.atomics {
+		workers = 1
+	}
+	n := g.shape.count()
+	queue := &clusterQueue{n: n, order: newPRNG(g.seed, uint64(g.number), 1), shuffle: g.seed%2 == 1}
+	var wg sync.WaitGroup
+	for range min(workers, n) {
+		wg.Go(func() { g.work(queue) })
+	}
+	wg.Wait()
+	return g.report(), g.abort
+}
+
+// clusterQueue hands out clusters: in ascending order, or for odd seeds with
+// neighbours swapped within a window, as hardware may.
+type clusterQueue struct {
+	mu      sync.Mutex
+	n, done int
+	order   prng
+	shuffle bool
+	window  []int
+}
+
+func (q *clusterQueue) take() (int, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	const width = 8
+	for q.done < q.n && len(q.window) < width {
+		q.window = append(q.window, q.done)
+		q.done++
+	}
+	if len(q.window) == 0 {
+		return 0, false
+	}
+	i := 0
+	if q.shuffle {
+		i = q.order.intn(len(q.window))
+	}
+	id := q.window[i]
+	q.window = append(q.window[:i], q.window[i+1:]...)
+	return id, true
+}
+
+// slice is how many warp instructions a cluster runs before a worker looks
+// whether another one could go on instead, which matters only to kernels whose
+// CTAs wait for each other through global memory.
+const slice = 4 << 20
+
+// work runs clusters until the queue is empty. It brings in another cluster
+// beside the ones it has when none of them ends within a slice.
+func (g *grid) work(q *clusterQueue) {
+	var running []*cluster
+	limit := max(1, g.m.cfg.SMs/g.cfg.Cluster.count())
+	grow := true
+	for g.stopped() == nil {
+		if grow && len(running) < limit {
+			if id, ok := q.take(); ok {
+				running = append(running, g.newCluster(id))
+			}
+		}
+		if len(running) == 0 {
+			return
+		}
+		grow = false
+		alive := running[:0]
+		for _, cl := range running {
+			done, err := cl.run(slice)
+			if err != nil {
+				g.stop(err)
+				g.collect(cl)
+				return
+			}
+			if done {
+				g.collect(cl)
+				continue
+			}
+			alive = append(alive, cl)
+		}
+		clear(running[len(alive):])
+		running = alive
+		grow = true
+	}
+}
+
+func (g *grid) stop(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.abort == nil {
+		g.abort = err
+	}
+}
+
+func (g *grid) stopped() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.abort
+}
+
+// collect adds a cluster's counts to the grid's.
+func (g *grid) collect(cl *cluster) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, n := range cl.counts {
+		g.counts[i] += n
+	}
+	for i, n := range cl.conflicts {
+		g.conflicts[i].times += n.times
+		g.conflicts[i].extra += n.extra
+	}
+	g.stats.add(&cl.stats)
+	g.stats.Steps += cl.steps
+	if cl.hz != nil {
+		g.found.merge(cl.hz.found)
+	} else if cl.fatal != nil {
+		g.found.add(*cl.fatal)
+	}
+}
+
+// fault is thrown by semantics that cannot go on: an access out of bounds, a
+// misaligned one, or a broken protocol that has no defined continuation.
+type fault struct{ h Hazard }
+
+func (g *grid) describe() string { return fmt.Sprintf("launch %d of %s", g.number, g.k.def.Name) }
