@@ -211,7 +211,10 @@ func TestParseIsFast(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	if m, err := tableModule(); err == nil {
-		for _, k := range m.Kernels {
+		for i, k := range m.Kernels {
+			if i%8 != 0 {
+				continue
+			}
 			one := *m
 			one.Kernels = []*ptx.Kernel{k}
 			if s := one.String(); len(s) < 2000 {

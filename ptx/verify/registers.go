@@ -155,8 +155,18 @@ func join(a, b *flow) *flow {
 	if a == nil {
 		return b
 	}
-	for r := range a.unset {
-		a.unset[r] = joinUnset(a.unset[r], b.unset[r], a, b)
+	// The predicate under which the two sides differ, if branches have shown one.
+	differ := -1
+	for p := range a.fact {
+		if a.fact[p]+b.fact[p] == 3 && a.fact[p] != 0 && b.fact[p] != 0 {
+			differ = p
+			break
+		}
+	}
+	for r, u := range a.unset {
+		if v := b.unset[r]; u != v {
+			a.unset[r] = joinUnset(u, v, a, b, differ)
+		}
 	}
 	for p := range a.fact {
 		if a.fact[p] != b.fact[p] {
@@ -166,24 +176,18 @@ func join(a, b *flow) *flow {
 	return a
 }
 
-func joinUnset(u, v unset, a, b *flow) unset {
+// joinUnset joins u of flow a with another v of flow b.
+func joinUnset(u, v unset, a, b *flow, differ int) unset {
 	switch {
-	case u == v:
-		return u
 	case v == never:
 		u, v, a, b = v, u, b, a
 		fallthrough
 	case u == never:
-		// Unset on b's side only: under which predicate do the sides differ?
-		if v != always {
-			return v
+		// Unset on b's side only.
+		if v == always && differ >= 0 {
+			return when(differ, b.fact[differ] == 2)
 		}
-		for p := range a.fact {
-			if a.fact[p]+b.fact[p] == 3 && a.fact[p] != 0 && b.fact[p] != 0 {
-				return when(p, b.fact[p] == 2)
-			}
-		}
-		return always
+		return v
 	case u == always:
 		u, v, a, b = v, u, b, a
 		fallthrough
