@@ -2,7 +2,6 @@ package emu
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 )
 
@@ -29,7 +28,6 @@ type Machine struct {
 	cfg      Config
 	heap     *heap
 	launches atomic.Int64
-	atomics  sync.Mutex
 }
 
 // New returns a machine with empty memory.
@@ -65,8 +63,42 @@ func (m *Machine) Read(dst []byte, addr uint64) error { return m.heap.read(dst, 
 // Fill sets n bytes at addr to value.
 func (m *Machine) Fill(addr uint64, value byte, n uint64) error { return m.heap.fill(addr, value, n) }
 
+// Locate returns the live allocation that addr lies in.
+func (m *Machine) Locate(addr uint64) (base, size uint64, ok bool) {
+	a, _ := m.heap.locate(addr, 0)
+	if a == nil || addr >= a.end() && addr != a.base {
+		return 0, 0, false
+	}
+	return a.base, a.size, true
+}
+
 // Resident returns the bytes of host memory that back global memory.
 func (m *Machine) Resident() uint64 { return m.heap.resident() }
+
+// KernelInfo is what a driver tells of a compiled kernel.
+type KernelInfo struct {
+	MaxThreads   int // per CTA
+	Registers    int // per thread at launch, for a full CTA
+	StaticShared int // bytes
+	LocalBytes   int // per thread
+	Params       []ParamInfo
+}
+
+// ParamInfo is a parameter's place in the parameter buffer.
+type ParamInfo struct{ Offset, Size int }
+
+// Kernel describes the kernel called name.
+func (p *Program) Kernel(name string) (KernelInfo, bool) {
+	k := p.kernels[name]
+	if k == nil {
+		return KernelInfo{}, false
+	}
+	info := KernelInfo{MaxThreads: k.maxThreads, Registers: k.launchRegisters(k.maxThreads), StaticShared: k.static - sharedBase, LocalBytes: k.local}
+	for _, q := range k.def.Params {
+		info.Params = append(info.Params, ParamInfo{k.params[q.Name], q.Size()})
+	}
+	return info, true
+}
 
 // Dim is a grid, block or cluster shape; zero components count as 1.
 type Dim struct{ X, Y, Z int }
