@@ -194,8 +194,8 @@ func buildPendingCount(c *compiler, in *ptx.Instr) error {
 
 // buildMbarrierWait decodes test_wait and try_wait. A try_wait whose phase is
 // not complete stalls until it is; when nobody can run it returns false, as
-// the hardware does after its time limit. Some return false at once for no
-// reason, which the hardware may do too.
+// the hardware does after its time limit. Some return false at once, before
+// the phase is complete or even after, which the hardware may do too.
 func buildMbarrierWait(c *compiler, in *ptx.Instr) error {
 	ref, err := c.mbarrierRef(in, arg(in, "addr"))
 	if err != nil {
@@ -239,6 +239,9 @@ func buildMbarrierWait(c *compiler, in *ptx.Instr) error {
 			}
 		}
 		switch {
+		case done == 0 && try && !s.retry && w.cl.rng.next()&7 == 0:
+			w.setPred(p, m, 0) // the time limit is up at once
+			return yield
 		case done == 0 && try && !s.retry:
 			b, off := ref(w, trailing(m))
 			s.wait = waitReason{kind: onMbarrier, cta: b, addr: off, parity: w.r[want][trailing(m)]}
