@@ -255,20 +255,3 @@ func combine(op string, a, b *choice) *choice {
 	}
 	return c
 }
-
-// partial reports whether, in every group of that many threads that has a
-// member in set, others are outside it.
-func partial(set []bool, group int) bool {
-	some := false
-	for at := 0; at < len(set); at += group {
-		in, out := false, false
-		for _, x := range set[at:min(at+group, len(set))] {
-			in, out = in || x, out || !x
-		}
-		if in && !out {
-			return false
-		}
-		some = some || in
-	}
-	return some
-}

@@ -54,6 +54,7 @@ var rules = []struct {
 	{"version", (*kernelChecker).versions},
 	{"registers", (*kernelChecker).registers},
 	{"aligned", (*kernelChecker).aligned},
+	{"member-mask", (*kernelChecker).memberMasks},
 	{"shared", (*kernelChecker).sharedMemory},
 	{"register-pool", (*kernelChecker).registerPool},
 	{"manifest", (*kernelChecker).manifest},
