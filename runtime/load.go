@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/manifest"
 )
 
@@ -72,6 +73,9 @@ func (v *Variant) label() string {
 
 func load(drv Driver, v Variant) (*Kernel, error) {
 	if err := v.check(); err != nil {
+		return nil, err
+	}
+	if err := v.checkText(); err != nil {
 		return nil, err
 	}
 	if err := checkDevice(drv.Attributes(), v.Manifest); err != nil {
@@ -187,8 +191,29 @@ func checkParams(l ParamLocator, params []manifest.Param) error {
 			return fmt.Errorf("parameter %q has %d bytes as compiled; the manifest says %d", p.Name, size, p.Size)
 		}
 	}
-	if _, _, exists, known := l.Param(len(params)); known && exists {
-		return fmt.Errorf("the manifest lists %d parameters; the kernel takes more", len(params))
+	return nil
+}
+
+// checkText holds the kernel's parameters, as written, against the manifest's:
+// the driver can be asked for one that exists, but not how many there are. A
+// text beyond package ptx's subset is the driver's to judge.
+func (v *Variant) checkText() error {
+	m, err := ptx.Parse("", v.PTX)
+	if err != nil {
+		return nil
+	}
+	for _, k := range m.Kernels {
+		if k.Name != v.Manifest.Kernel {
+			continue
+		}
+		if n := len(v.Manifest.Params); n != len(k.Params) {
+			return fmt.Errorf("the manifest lists %d parameters; the kernel takes %d", n, len(k.Params))
+		}
+		for i, p := range v.Manifest.Params {
+			if k.Params[i].Name != p.Name {
+				return fmt.Errorf("parameter %d is %q in the text; the manifest says %q", i, k.Params[i].Name, p.Name)
+			}
+		}
 	}
 	return nil
 }

@@ -33,6 +33,11 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// kernelText is a kernel k with the given parameters.
+func kernelText(params string) []byte {
+	return []byte(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(" + params + ")\n{\n\tret;\n}\n")
+}
+
 func TestLoadRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fakeDriver, *Variant)
@@ -67,8 +72,12 @@ func TestLoadRefuses(t *testing.T) {
 			`parameter "n" has 8 bytes as compiled; the manifest says 4`},
 		"fewer parameters": {func(d *fakeDriver, v *Variant) { d.layout = params("a", "*f32") },
 			"the manifest lists 2 parameters; the kernel takes 1"},
-		"more parameters": {func(d *fakeDriver, v *Variant) { d.layout = params("a", "*f32", "n", "u32", "m", "u32") },
-			"the manifest lists 2 parameters; the kernel takes more"},
+		"more parameters": {func(d *fakeDriver, v *Variant) {
+			v.PTX, v.Manifest.PTXSHA256 = kernelText(".param .u64 a, .param .u32 n, .param .u32 m"), ""
+		}, "the manifest lists 2 parameters; the kernel takes 3"},
+		"other parameters": {func(d *fakeDriver, v *Variant) {
+			v.PTX, v.Manifest.PTXSHA256 = kernelText(".param .u64 a, .param .u32 m"), ""
+		}, `parameter 1 is "m" in the text; the manifest says "n"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, v := newFake(), variant("k", 128, nil, "a", "*f32", "n", "u32")

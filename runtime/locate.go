@@ -31,7 +31,9 @@ type Copier interface {
 type ParamLocator interface {
 	// Param returns the offset and size in bytes of the index-th parameter as
 	// compiled. The offset is in the device's parameter memory, which need not
-	// begin with the first parameter. exists is false past the last one. known
-	// is false when the driver cannot say.
+	// begin with the first parameter. exists is false where the kernel has no
+	// such parameter, which a careful caller does not ask for: a GPU driver
+	// reports it to debugging tools as an error. known is false when the driver
+	// cannot say.
 	Param(index int) (offset, size int, exists, known bool)
 }
