@@ -2,9 +2,10 @@
 // H200 made of them, and the comparison with ptx/hopper and the units of
 // ptx/emu, which generator and emulator share and could share an error in.
 //
-// An experiment is a kernel with fixed inputs. Record runs all of them on a
-// driver; the test of the same name with the build tag cuda writes the results
-// to testdata with -update:
+// An experiment is a kernel with fixed inputs. RecordApart runs all of them, in
+// processes of their own since a fault ends a process's use of a GPU; TestRecord
+// with the build tag cuda writes the results to testdata with -update, and says
+// first what failed:
 //
 //	go test -tags cuda -c -o vectors.test ./golden/vectors
 //	MLAGEN_VECTORS_OUT=testdata ./vectors.test -test.run Record -update

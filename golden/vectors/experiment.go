@@ -17,6 +17,9 @@ type experiment struct {
 	threads int
 	blocks  int
 	params  []any // *buffer, tensor, uint32, int32 or uint64, in the kernel's order
+	// probe marks a launch that hardware may refuse: then there is no record
+	// of it, and that is no error.
+	probe bool
 	// check compares what a device left in the out buffers, one after another,
 	// with what the units say.
 	check func(got []byte) error

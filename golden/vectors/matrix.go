@@ -30,7 +30,7 @@ func matrixFamily() family {
 			kernels = append(kernels, matrixKernel("ldmatrix", count, trans), matrixKernel("stmatrix", count, trans))
 
 			regs := &buffer{name: "registers", data: bytes.Repeat([]byte{untouched}, 4*4*32), elem: 4}
-			f.experiments = append(f.experiments, experiment{"ldmatrix" + suffix, "ldmatrix" + suffix, 32, 1, []any{image, regs}, func(got []byte) error {
+			f.experiments = append(f.experiments, experiment{name: "ldmatrix" + suffix, entry: "ldmatrix" + suffix, threads: 32, blocks: 1, params: []any{image, regs}, check: func(got []byte) error {
 				addresses := matrixAddresses()
 				want, err := wgmma.LoadMatrix(count, trans, &addresses, shared(image.data))
 				if err != nil {
@@ -41,7 +41,7 @@ func matrixFamily() family {
 
 			source := &buffer{name: "registers", data: ramp(4 * 4 * 32)}
 			out := &buffer{name: "out", data: make([]byte, 4*matrixWords), elem: 2}
-			f.experiments = append(f.experiments, experiment{"stmatrix" + suffix, "stmatrix" + suffix, 32, 1, []any{blank, source, out}, func(got []byte) error {
+			f.experiments = append(f.experiments, experiment{name: "stmatrix" + suffix, entry: "stmatrix" + suffix, threads: 32, blocks: 1, params: []any{blank, source, out}, check: func(got []byte) error {
 				addresses, regs := matrixAddresses(), registersOf(source.data)
 				want := slices.Clone(blank.data)
 				if err := wgmma.StoreMatrix(count, trans, &addresses, &regs, shared(want)); err != nil {
@@ -53,7 +53,7 @@ func matrixFamily() family {
 	}
 	kernels = append(kernels, moveMatrixKernel())
 	regs := &buffer{name: "registers", data: ramp(4 * 32), elem: 4}
-	f.experiments = append(f.experiments, experiment{"movmatrix", "movmatrix", 32, 1, []any{regs}, func(got []byte) error {
+	f.experiments = append(f.experiments, experiment{name: "movmatrix", entry: "movmatrix", threads: 32, blocks: 1, params: []any{regs}, check: func(got []byte) error {
 		var a [32]uint32
 		for lane := range a {
 			a[lane] = binary.LittleEndian.Uint32(regs.data[4*lane:])

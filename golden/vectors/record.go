@@ -21,34 +21,68 @@ type Result struct {
 	Inputs [8]byte // digest of what went in
 }
 
-// Record runs every experiment on a device. Those that fail are missing from
-// the set and part of the error.
-func Record(d runtime.Driver) (Set, error) {
-	s, err := d.NewStream()
-	if err != nil {
-		return nil, err
+const notRecorded = "not recorded"
+
+// Failure is an experiment without a result.
+type Failure struct {
+	Family, Name string // no name: the whole family, or what was left of it
+	Probe        bool   // the hardware may refuse it
+	Err          error
+}
+
+func (f Failure) Error() string {
+	if f.Name == "" {
+		return fmt.Sprintf("%s: %v", f.Family, f.Err)
 	}
-	defer s.Destroy()
+	return fmt.Sprintf("%s/%s: %v", f.Family, f.Name, f.Err)
+}
+
+// Record runs every experiment on a device, in this process. On a GPU a fault
+// in one of them makes all that follow fail too: RecordApart is for that.
+func Record(d runtime.Driver) (Set, []Failure) {
 	set := Set{}
-	var errs []error
+	var failures []Failure
 	for _, f := range families() {
 		set[f.name] = map[string]Result{}
-		m, err := d.Load([]byte(f.ptx))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", f.name, err))
-			continue
-		}
-		for _, e := range f.experiments {
-			b, err := e.run(d, m, s)
+		err := f.record(d, f.experiments, func(e experiment, b []byte, err error) bool {
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s/%s: %w", f.name, e.name, err))
-				continue
+				failures = append(failures, Failure{f.name, e.name, e.probe, err})
+			} else {
+				set[f.name][e.name] = e.result(b)
 			}
-			set[f.name][e.name] = Result{b, e.outputs()[0].elem, e.inputs()}
+			return true
+		}, nil)
+		if err != nil {
+			failures = append(failures, Failure{Family: f.name, Err: err})
 		}
-		errs = append(errs, m.Unload())
 	}
-	return set, errors.Join(errs...)
+	return set, failures
+}
+
+func (e *experiment) result(b []byte) Result { return Result{b, e.outputs()[0].elem, e.inputs()} }
+
+// record runs some of the family's experiments until ended returns false.
+// begun, when not nil, is called before each.
+func (f family) record(d runtime.Driver, list []experiment, ended func(experiment, []byte, error) bool, begun func(experiment)) error {
+	s, err := d.NewStream()
+	if err != nil {
+		return err
+	}
+	defer s.Destroy()
+	m, err := d.Load([]byte(f.ptx))
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if begun != nil {
+			begun(e)
+		}
+		b, err := e.run(d, m, s)
+		if !ended(e, b, err) {
+			return nil // a module does not unload after a fault
+		}
+	}
+	return m.Unload()
 }
 
 // Check compares the set with the units of ptx/hopper and ptx/emu. Each error
@@ -67,8 +101,9 @@ func (s Set) check(f family) (errs []error) {
 		r, ok := s[f.name][e.name]
 		var err error
 		switch {
+		case !ok && e.probe:
 		case !ok:
-			err = errors.New("not recorded")
+			err = errors.New(notRecorded)
 		case r.Inputs != e.inputs():
 			err = errors.New("recorded from other inputs; record it again")
 		default:

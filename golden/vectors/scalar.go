@@ -35,7 +35,7 @@ func scalarFamily() family {
 		a, b, c := operands(s.bits)
 		out := &buffer{name: "out", data: make([]byte, 4*count), elem: 4}
 		params := []any{uint32(count), &buffer{name: "a", data: words(a)}, &buffer{name: "b", data: words(b)}, &buffer{name: "c", data: words(c)}, out}
-		f.experiments = append(f.experiments, experiment{s.name, "scalar_" + s.name, 128, count / 128, params, func(got []byte) error {
+		f.experiments = append(f.experiments, experiment{name: s.name, entry: "scalar_" + s.name, threads: 128, blocks: count / 128, params: params, check: func(got []byte) error {
 			if len(got) != 4*count {
 				return fmt.Errorf("%d bytes, must be %d", len(got), 4*count)
 			}

@@ -111,16 +111,16 @@ type layout struct {
 }
 
 var layouts = []layout{
+	{"k_128", 1, false, 16, 1024, func(mn, k int) int { return mn*128 + (k/8^mn%8)*16 + k%8*2 }},
+	{"mn_128", 1, true, 8192, 1024, func(mn, k int) int { return mn/64*8192 + k*128 + (mn%64/8^k%8)*16 + mn%8*2 }},
 	{"k_none", 0, false, 8192, 128, func(mn, k int) int { return mn/8*128 + k/8*8192 + mn%8*16 + k%8*2 }},
 	{"k_none_near", 0, false, 128, 256, func(mn, k int) int { return mn/8*256 + k/8*128 + mn%8*16 + k%8*2 }},
 	{"k_32", 3, false, 16, 256, func(mn, k int) int { return mn*32 + (k/8^mn/4%2)*16 + k%8*2 }},
 	{"k_64", 2, false, 16, 512, func(mn, k int) int { return mn*64 + (k/8^mn/2%4)*16 + k%8*2 }},
-	{"k_128", 1, false, 16, 1024, func(mn, k int) int { return mn*128 + (k/8^mn%8)*16 + k%8*2 }},
 	{"k_128_apart", 1, false, 16, 2048, func(mn, k int) int { return mn/8*2048 + mn%8*128 + (k/8^mn%8)*16 + k%8*2 }},
 	{"mn_none", 0, true, 128, 256, func(mn, k int) int { return mn/8*256 + k/8*128 + k%8*16 + mn%8*2 }},
 	{"mn_32", 3, true, 1024, 256, func(mn, k int) int { return mn/16*1024 + k*32 + (mn%16/8^k/4%2)*16 + mn%8*2 }},
 	{"mn_64", 2, true, 2048, 512, func(mn, k int) int { return mn/32*2048 + k*64 + (mn%32/8^k/2%4)*16 + mn%8*2 }},
-	{"mn_128", 1, true, 8192, 1024, func(mn, k int) int { return mn/64*8192 + k*128 + (mn%64/8^k%8)*16 + mn%8*2 }},
 	{"mn_128_apart", 1, true, 1024, 4096, func(mn, k int) int { return mn/64*1024 + k/8*4096 + k%8*128 + (mn%64/8^k%8)*16 + mn%8*2 }},
 }
 
