@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -95,11 +94,11 @@ func (a *app) emitKernel(kernel string, s templates.Spec, out, man string, check
 	}
 	outputs := []output{{out, built.PTX}}
 	if man != "" {
-		text, err := json.MarshalIndent(built.Manifest, "", "  ")
+		text, err := built.Manifest.Text()
 		if err != nil {
 			return err
 		}
-		outputs = append(outputs, output{man, append(text, '\n')})
+		outputs = append(outputs, output{man, text})
 	}
 	if check {
 		return checkOutputs(outputs)

@@ -16,16 +16,31 @@ func (a *app) list() *ffcli.Command {
 	return &ffcli.Command{
 		Name:       "list",
 		ShortUsage: "mlagen list [-json]",
-		ShortHelp:  "list the kernels",
-		LongHelp:   "list prints the kernels that emit can generate, with a line on each.",
-		FlagSet:    fs,
+		ShortHelp:  "list the kernels and the presets",
+		LongHelp: `list prints the kernels that emit can generate, with a line on each, and the
+presets: specs whose PTX is kept among the goldens.`,
+		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("list", args); err != nil {
 				return err
 			}
-			kernels := templates.Kernels()
+			kernels, presets := templates.Kernels(), templates.Presets()
 			if *asJSON {
-				text, err := json.MarshalIndent(kernels, "", "  ")
+				type listed struct {
+					templates.Info
+					Presets []templates.Preset `json:"presets,omitempty"`
+				}
+				var list []listed
+				for _, k := range kernels {
+					l := listed{Info: k}
+					for _, p := range presets {
+						if p.Kernel == k.Name {
+							l.Presets = append(l.Presets, p)
+						}
+					}
+					list = append(list, l)
+				}
+				text, err := json.MarshalIndent(list, "", "  ")
 				if err != nil {
 					return err
 				}
@@ -36,12 +51,39 @@ func (a *app) list() *ffcli.Command {
 			for _, k := range kernels {
 				width = max(width, len(k.Name))
 			}
+			for _, p := range presets {
+				width = max(width, len(p.Name))
+			}
 			for _, k := range kernels {
 				if _, err := fmt.Fprintf(a.stdout, "%-*s  %s\n", width, k.Name, k.Summary); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintf(a.stdout, "\npresets:\n"); err != nil {
+				return err
+			}
+			for _, p := range presets {
+				if _, err := fmt.Fprintf(a.stdout, "%-*s  %s\n", width, p.Name, emitCommand(p)); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+}
+
+// emitCommand returns the command line that emits a preset.
+func emitCommand(p templates.Preset) string {
+	text := "mlagen emit -kernel " + p.Kernel
+	s, d := p.Spec, templates.Spec{}.WithDefaults()
+	if s.Heads != d.Heads {
+		text += fmt.Sprintf(" -heads %d", s.Heads)
+	}
+	if s.SQ != d.SQ {
+		text += fmt.Sprintf(" -sq %d", s.SQ)
+	}
+	if s.DType != d.DType {
+		text += " -dtype " + s.DType
+	}
+	return text
 }

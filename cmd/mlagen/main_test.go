@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
+	"github.com/mlagen/mlagen/templates"
 )
 
 // mlagen runs the command.
@@ -72,6 +73,18 @@ func TestList(t *testing.T) {
 	for _, k := range kernels {
 		if k.Summary == "" || !strings.Contains(text, k.Name+" ") {
 			t.Errorf("%q is not in the list, or without summary", k.Name)
+		}
+	}
+	// A preset is what the command beside it prints, whatever it leaves out.
+	for _, p := range templates.Presets() {
+		want, err := templates.Build(p.Kernel, p.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := strings.Fields(emitCommand(p))
+		_, got, _ := mlagen(command[1:]...)
+		if !strings.Contains(text, p.Name+" ") || got != string(want.PTX) {
+			t.Errorf("%s is not what %q prints, or not in the list", p.Name, command)
 		}
 	}
 	for _, name := range []string{"absorb-decode", "decode-combine", "decode-schedule", "stream"} {

@@ -4,6 +4,8 @@
 // written by hand, and read by the runtime and the emulator.
 package manifest
 
+import "encoding/json"
+
 // Schema is the version of the JSON layout.
 const Schema = 1
 
@@ -24,6 +26,12 @@ type Manifest struct {
 	Params     []Param     `json:"params"`
 	TensorMaps []TensorMap `json:"tensor_maps,omitempty"`
 	Tool       string      `json:"tool"`
+}
+
+// Text returns the manifest as JSON, indented, the way files hold it.
+func (m *Manifest) Text() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	return append(text, '\n'), err
 }
 
 // Role is a group of warps with one job.

@@ -1,0 +1,31 @@
+package templates
+
+import "github.com/mlagen/mlagen/gen"
+
+// Preset is a kernel that is kept under watch: its PTX is among the goldens.
+type Preset struct {
+	Name   string `json:"name"`
+	Kernel string `json:"kernel"`
+	Spec   Spec   `json:"spec"` // with defaults
+}
+
+var presets = []Preset{
+	{"absorb-decode-h16", "absorb-decode", Spec{Heads: 16}},
+	{"absorb-decode-h8", "absorb-decode", Spec{Heads: 8}},
+	{"absorb-decode-h128", "absorb-decode", Spec{Heads: 128}},
+	{"absorb-decode-h16-sq5", "absorb-decode", Spec{Heads: 16, SQ: 5}},
+	{"absorb-decode-h8-fp16", "absorb-decode", Spec{Heads: 8, DType: gen.FP16.Name}},
+	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
+	{"decode-schedule", "decode-schedule", Spec{}},
+	{"stream", "stream", Spec{}},
+}
+
+// Presets lists the presets in a fixed order.
+func Presets() []Preset {
+	list := make([]Preset, len(presets))
+	for i, p := range presets {
+		p.Spec = p.Spec.WithDefaults()
+		list[i] = p
+	}
+	return list
+}
