@@ -63,6 +63,7 @@ type Barrier struct {
 	at       Region
 	n        int
 	arrivals int
+	counts   []int // arrivals of each, where they differ
 }
 
 // Barrier reserves n mbarriers whose phases complete after the given number of
@@ -80,7 +81,11 @@ func (k *Kernel) InitBarriers() {
 	k.If(k.Thread().Eq(0), func() {
 		for _, b := range k.inits {
 			for i := range b.n {
-				k.emit("mbarrier.init.shared.b64", b.at.addr(i), ptx.Imm(b.arrivals))
+				arrivals := b.arrivals
+				if b.counts != nil {
+					arrivals = b.counts[i]
+				}
+				k.emit("mbarrier.init.shared.b64", b.at.addr(i), ptx.Imm(arrivals))
 			}
 		}
 		k.emit("fence.mbarrier_init.release.cluster")

@@ -50,50 +50,93 @@ func (k *Kernel) FragmentRow() Value {
 func (k *Kernel) FragmentColumn() Value { return k.Lane().And(3).Mul(2) }
 
 // Multiply issues acc (+)= a·b, where a has 64 rows from row on and b as many
-// as the accumulator has columns; with keep, acc is added to. The boxes of a
-// pipeline's tile are awaited as they are reached. The result may be read
-// after CommitMultiply and WaitMultiply.
+// as the accumulator has columns; with keep, acc is added to. Parts of a
+// pipeline's tile are awaited as they are reached, and the contraction runs in
+// the order of their arrival. The result may be read after CommitMultiply and
+// WaitMultiply.
 func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
 	switch {
 	case a.Depth() != b.Depth():
 		k.errorf("contraction of %d against %d elements", a.Depth(), b.Depth())
-	case b.Extent() != acc.N:
-		k.errorf("b has %d rows: want %d, the accumulator's columns", b.Extent(), acc.N)
+		return
 	case row+64 > a.Extent():
-		k.errorf("rows %d…%d of an operand of %d", row, row+64, a.Extent())
-	case a.tile.DType != b.tile.DType:
-		k.errorf("operands of type %s and %s", a.tile.DType.Name, b.tile.DType.Name)
+		k.errorf("rows %d to %d of an operand of %d", row, row+64, a.Extent())
+		return
 	}
+	k.checkOperand(acc, b)
 	da, db := a.descriptor(), b.descriptor()
 	first, rest := k.predicate(keep), k.predicate(true)
-	for depth := 0; depth < a.Depth(); depth += 16 {
-		waited := false
-		if a.tile.arrive != nil && !a.view.MNMajor && depth%a.tile.BlockCols() == 0 {
-			waited = a.tile.arrive(depth / a.tile.BlockCols())
-		}
-		if depth == 0 || waited { // a loop between multiplies wants a fence of its own
-			k.FenceMultiply()
-		}
-		add := rest
-		if depth == 0 {
-			add = first
-		}
-		k.multiplyStep(acc, a, b, row, depth, add, da, db)
-	}
+	add := first
+	k.contraction(a, b, func(depth int) {
+		k.mma(acc, a.tile.DType, ptx.Vec{a.at(da, row, depth)}, a.major(), b, db, depth, add)
+		add = rest
+	})
 }
 
 // MultiplyRows issues accs[i] += a·b for consecutive blocks of 64 rows of a,
 // in the order of the contraction.
 func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) {
+	k.checkOperand(accs[0], b)
 	da, db := a.descriptor(), b.descriptor()
 	add := k.predicate(true)
-	k.FenceMultiply()
-	for depth := 0; depth < a.Depth(); depth += 16 {
+	k.contraction(a, b, func(depth int) {
 		for i, acc := range accs {
-			k.multiplyStep(acc, a, b, i*64, depth, add, da, db)
+			k.mma(acc, a.tile.DType, ptx.Vec{a.at(da, i*64, depth)}, a.major(), b, db, depth, add)
 		}
+	})
+}
+
+// MultiplyFragment issues acc += a·b with a in registers: packed pairs of a
+// 64×depth fragment, in the order in which a fragment of f32 is packed (see
+// Accumulator), which is wgmma's order for operand A.
+func (k *Kernel) MultiplyFragment(acc Accumulator, a []Value, b View) {
+	k.checkOperand(acc, b)
+	if len(a)*4 != b.Depth() {
+		k.errorf("a fragment of %d registers against a contraction of %d", len(a), b.Depth())
+		return
+	}
+	db := b.descriptor()
+	add := k.predicate(true)
+	k.FenceMultiply()
+	for depth := 0; depth < b.Depth(); depth += 16 {
+		k.mma(acc, b.tile.DType, ptx.Vec{operands(a[depth/4 : depth/4+4])}, nil, b, db, depth, add)
 	}
 }
+
+func (k *Kernel) checkOperand(acc Accumulator, b View) {
+	if b.Extent() != acc.N {
+		k.errorf("b has %d rows: want %d, the accumulator's columns", b.Extent(), acc.N)
+	}
+}
+
+// contraction runs step for every 16 elements of the contraction, fenced and
+// in the order in which the operands arrive.
+func (k *Kernel) contraction(a, b View, step func(depth int)) {
+	var slot *Slot
+	span := a.Depth()
+	for _, v := range []View{a, b} {
+		if v.tile.pipe != nil && !v.view.MNMajor {
+			slot, span = v.tile.pipe, v.tile.BlockCols()
+		}
+	}
+	run := func(from, to int) {
+		k.FenceMultiply() // also after a wait: a loop lies between
+		for depth := from; depth < to; depth += 16 {
+			step(depth)
+		}
+	}
+	if slot == nil {
+		run(0, a.Depth())
+		return
+	}
+	for i, part := range slot.p.parts {
+		slot.await(i)
+		run(part.First*span, (part.First+part.Count)*span)
+	}
+}
+
+// major returns the operand's transpose immediate.
+func (v View) major() ptx.Vec { return ptx.Vec{ptx.Imm(bit(v.view.MNMajor))} }
 
 // predicate returns a constant predicate; ptxas folds it away.
 func (k *Kernel) predicate(on bool) *ptx.Reg {
@@ -102,17 +145,16 @@ func (k *Kernel) predicate(on bool) *ptx.Reg {
 	return p
 }
 
-// multiplyStep issues one wgmma over 16 elements of the contraction; the
-// accumulator is added to where add holds.
-func (k *Kernel) multiplyStep(acc Accumulator, a, b View, row, depth int, add *ptx.Reg, da, db Value) {
+// mma issues one wgmma over 16 elements of the contraction; the accumulator is
+// added to where add holds. major is a's transpose immediate, nil for registers.
+func (k *Kernel) mma(acc Accumulator, t DType, a, major ptx.Vec, b View, db Value, depth int, add *ptx.Reg) {
 	d := make(ptx.Vec, len(acc.R))
 	for i, r := range acc.R {
 		d[i] = r.op
 	}
-	t := a.tile.DType.mma
-	k.emit(fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s", acc.N, t, t),
-		d, a.at(da, row, depth), b.at(db, 0, depth), add,
-		ptx.Imm(1), ptx.Imm(1), ptx.Imm(bit(a.view.MNMajor)), ptx.Imm(bit(b.view.MNMajor)))
+	args := append(append(ptx.Vec{d}, a...), b.at(db, 0, depth), add, ptx.Imm(1), ptx.Imm(1))
+	args = append(append(args, major...), ptx.Imm(bit(b.view.MNMajor)))
+	k.emit(fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s", acc.N, t.mma, t.mma), args...)
 }
 
 func bit(b bool) int {
@@ -157,5 +199,19 @@ func (t SharedTile) StoreTransposed(packed []Value, firstRow int) {
 		r := t.Chunk(at.Add(g*8), chunk)
 		k.emit(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.trans.shared.b16", 2*n), r.addr(0), operands(packed[2*g:2*g+2*n]))
 		g += n
+	}
+}
+
+// StoreRows writes packed 16-bit pairs of a 64×N fragment into the tile:
+// fragment row r, column c becomes element (r, firstCol + c).
+func (t SharedTile) StoreRows(packed []Value, firstCol int) {
+	k := t.k
+	lane := k.Lane()
+	row := k.Thread().And(127).Shr(5).Mul(16).Add(lane.And(15))
+	// Two 8-column groups of the fragment are four 8x8 matrices: rows 0-7 and
+	// 8-15 of the warp's slice, twice.
+	for g := 0; g < len(packed)/2; g += 2 {
+		r := t.Chunk(row, lane.Shr(4).Add(g+firstCol/8))
+		k.emit("stmatrix.sync.aligned.m8n8.x4.shared.b16", r.addr(0), operands(packed[2*g:2*g+4]))
 	}
 }

@@ -1,51 +1,72 @@
 package gen
 
 import (
-	"slices"
-
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
+// Part is a run of a tile's column blocks that arrives and is given back as a
+// whole: it has a barrier of its own for either, so that a consumer can begin
+// with the first columns and free some before others.
+type Part struct {
+	First, Count int // column blocks
+	Arrivals     int // calls of Release that give the part back
+}
+
 // Pipeline is a ring of tiles in shared memory between one producing thread,
-// which has the copy engine fill them, and consumers that read them. A stage's
-// column blocks may arrive in several parts, each with a barrier of its own,
-// so that a consumer can begin with the first columns.
+// which has the copy engine fill them, and consumers that read them.
 type Pipeline struct {
 	k      *Kernel
 	tile   SharedTile // stage 0
 	stages int
-	parts  int
+	parts  []Part   // in the order of their arrival
 	full   *Barrier // [stages][parts], completed by the copies
-	empty  *Barrier // [stages], completed by the consumers
+	empty  *Barrier // [stages][parts], completed by the consumers
 }
 
-// Pipeline reserves a ring of stages tiles that arrive in the given number of
-// parts and are released by consumers arrivals.
-func (k *Kernel) Pipeline(name string, stages, parts, consumers int, t Tile) *Pipeline {
+// Pipeline reserves a ring of so many tiles, which arrive part by part in the
+// given order. The parts cover every column block once.
+func (k *Kernel) Pipeline(name string, stages int, t Tile, parts ...Part) *Pipeline {
 	k.checkTile(name, t)
 	p := &Pipeline{k: k, stages: stages, parts: parts}
 	p.tile = SharedTile{Tile: t, k: k, offset: k.alloc(stages*t.Bytes(), t.Swizzle.AtomBytes())}
 	k.Comment("shared: %s at %d, %d stages of %dx%d %s, swizzle %d bytes",
 		name, p.tile.offset, stages, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
-	if parts < 1 || parts > t.Blocks() {
-		k.errorf("pipeline %s has %d parts: want 1…%d, the tile's column blocks", name, parts, t.Blocks())
+	covered := make([]bool, t.Blocks())
+	for _, part := range parts {
+		for b := part.First; b < part.First+part.Count; b++ {
+			if b < 0 || b >= len(covered) || covered[b] {
+				k.errorf("pipeline %s: column block %d of %d is in no part's or in two parts' reach", name, b, len(covered))
+				return p
+			}
+			covered[b] = true
+		}
 	}
-	p.full = k.Barrier(name+" full", stages*parts, 1)
-	p.empty = k.Barrier(name+" empty", stages, consumers)
+	for b, c := range covered {
+		if !c {
+			k.errorf("pipeline %s: column block %d of %d is in no part", name, b, len(covered))
+		}
+	}
+	p.full = k.Barrier(name+" full", stages*len(parts), 1)
+	p.empty = k.Barrier(name+" empty", stages*len(parts), 1)
+	p.empty.counts = make([]int, stages*len(parts))
+	for i := range p.empty.counts {
+		p.empty.counts[i] = parts[i%len(parts)].Arrivals
+	}
 	return p
 }
 
-// Storage returns stage 0's tile, for use while the ring is not.
+// Storage returns the ring's first tile, for use while the ring is not.
 func (p *Pipeline) Storage() SharedTile { return p.tile }
 
-// partBlocks returns the first column block of each part, and the end.
-func (p *Pipeline) partBlocks() []int {
-	ends := make([]int, p.parts+1)
-	for i := range ends {
-		ends[i] = i * p.tile.Blocks() / p.parts
+// partOf returns the part that begins with the column block, or −1.
+func (p *Pipeline) partOf(block int) int {
+	for i, part := range p.parts {
+		if part.First == block {
+			return i
+		}
 	}
-	return ends
+	return -1
 }
 
 // cursor walks the ring: a stage and the parity of its current round.
@@ -59,51 +80,57 @@ func (p *Pipeline) cursor(phase int) cursor {
 	return cursor{p, p.k.Var(p.k.Int(0)), p.k.Var(p.k.Int(phase))}
 }
 
-func (c cursor) tile() SharedTile {
-	t := c.p.tile
-	if c.p.stages > 1 {
-		t.base = c.stage.Mul(t.Bytes())
+// slot returns the current stage and moves on.
+func (c cursor) slot() Slot {
+	p, k := c.p, c.p.k
+	s := Slot{SharedTile: p.tile, p: p, phase: k.Var(c.phase.Value).Value}
+	first := k.Int(0)
+	if p.stages > 1 {
+		s.SharedTile.base = c.stage.Mul(p.tile.Bytes())
+		first = c.stage.Mul(len(p.parts))
 	}
-	return t
-}
-
-func (c cursor) advance() {
-	k := c.p.k
+	s.full, s.empty = p.full.at.At(first), p.empty.at.At(first)
 	next := c.stage.Add(1)
-	wrapped := next.Ge(c.p.stages)
+	wrapped := next.Ge(p.stages)
 	c.stage.Set(k.Select(wrapped, k.Int(0), next))
 	c.phase.Set(k.Select(wrapped, c.phase.Xor(1), c.phase.Value))
+	return s
 }
 
-// Producer is the filling side's place in the ring. On a fresh ring the first
-// round of Acquire does not wait.
+// Slot is a stage of a pipeline during one round.
+type Slot struct {
+	SharedTile
+	p           *Pipeline
+	phase       Value
+	full, empty Region // the stage's barriers, one per part
+}
+
+// Producer is the filling side's place in the ring.
 type Producer struct{ cursor }
 
-// Producer starts at the ring's beginning.
+// Producer starts at the ring's beginning, where nothing is to be awaited.
 func (p *Pipeline) Producer() *Producer { return &Producer{p.cursor(1)} }
 
-// Load waits until the next stage is free and has the copy engine fill it from
-// the tensor: the tile's column blocks are boxes along the innermost dimension,
+// Load has the copy engine fill the next stage from the tensor, each part as
+// soon as it is free: column blocks are boxes along the innermost dimension,
 // the other coordinates are given. Run by one thread.
 func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 	p, k := pr.p, pr.p.k
 	tile := p.tile
-	if want := tile.BlockBytes(); boxBytes(t.box, tile.DType) != want {
-		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, boxBytes(t.box, tile.DType), want)
+	if got, want := boxBytes(t.box, tile.DType), tile.BlockBytes(); got != want {
+		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, got, want)
 	}
-	p.empty.Wait(pr.stage, pr.phase.Value)
-	ends := p.partBlocks()
-	full := p.full.at.At(pr.stage.Mul(p.parts))
-	dst := pr.tile().address()
+	slot := pr.slot()
+	dst := slot.address()
 	desc := t.address()
-	for part := range p.parts {
-		bar := full.addr(part)
-		k.expect(bar, (ends[part+1]-ends[part])*tile.BlockBytes())
-		for b := ends[part]; b < ends[part+1]; b++ {
+	for i, part := range p.parts {
+		k.await(slot.empty.addr(i), slot.phase)
+		bar := slot.full.addr(i)
+		k.expect(bar, part.Count*tile.BlockBytes())
+		for b := part.First; b < part.First+part.Count; b++ {
 			k.copyBox(ptx.Addr{Base: dst.op, Offset: int64(b * tile.BlockBytes())}, desc, k.Int(b*tile.BlockCols()), coords, bar, policy)
 		}
 	}
-	pr.advance()
 }
 
 func boxBytes(box []int, d DType) int {
@@ -114,7 +141,7 @@ func boxBytes(box []int, d DType) int {
 	return n
 }
 
-// copyBox issues one tensor copy global → shared.
+// copyBox issues one tensor copy from global to shared memory.
 func (k *Kernel) copyBox(dst ptx.Addr, desc ptx.Operand, c0 Value, rest []Value, bar ptx.Addr, policy Value) {
 	coords := ptx.Vec{c0.op}
 	for _, c := range rest {
@@ -135,33 +162,32 @@ type Consumer struct{ cursor }
 // Consumer starts at the ring's beginning.
 func (p *Pipeline) Consumer() *Consumer { return &Consumer{p.cursor(0)} }
 
-// Next returns the current stage's tile. Its parts are awaited by the multiply
-// that first reads them (see Kernel.Multiply).
-func (c *Consumer) Next() SharedTile {
-	t := c.tile()
-	p, k := c.p, c.p.k
-	full := p.full.at.At(c.stage.Mul(p.parts))
-	ends := p.partBlocks()
-	t.arrive = func(block int) bool {
-		part, begins := slices.BinarySearch(ends[:p.parts], block)
-		if begins {
-			k.await(full.addr(part), c.phase.Value)
+// Next returns the next stage's tile and moves on. Its parts are awaited by
+// the multiply that first reads them, in the order of their arrival (see
+// Kernel.Multiply), or by Await.
+func (c *Consumer) Next() Slot {
+	s := c.slot()
+	s.pipe = &s
+	return s
+}
+
+// Await waits until every part of the slot has arrived.
+func (s Slot) Await() {
+	for i := range s.p.parts {
+		s.await(i)
+	}
+}
+
+func (s Slot) await(part int) { s.p.k.await(s.full.addr(part), s.phase) }
+
+// Release gives parts of the stage back to the producer, by one arrival each.
+// Run by the threads in which speaker holds, when every reader they speak for
+// has finished.
+func (s Slot) Release(speaker Value, parts ...int) {
+	k := s.p.k
+	k.If(speaker, func() {
+		for _, i := range parts {
+			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.empty.addr(i))
 		}
-		return begins
-	}
-	return t
-}
-
-// Release gives the current stage back to the producer and moves on. The
-// calling thread must know that every reader it speaks for has finished.
-func (c *Consumer) Release(speaker Value) {
-	c.p.k.If(speaker, func() { c.p.empty.Arrive(c.stage) })
-	c.advance()
-}
-
-// Await waits until every part of a pipeline's tile has arrived.
-func (s SharedTile) Await() {
-	for b := range s.Blocks() {
-		s.arrive(b)
-	}
+	})
 }

@@ -39,9 +39,7 @@ type SharedTile struct {
 	offset int   // in dynamic shared memory
 	base   Value // extra byte offset, when set (the stage of a pipeline)
 
-	// arrive, when set, waits for the part of a pipeline's tile that begins
-	// with the column block, and reports whether one does.
-	arrive func(block int) bool
+	pipe *Slot // the pipeline's stage that the tile is, if it is one
 }
 
 // SharedTile reserves shared memory for a tile.
@@ -69,13 +67,15 @@ func (s SharedTile) Reuse(t Tile) SharedTile {
 	return s
 }
 
-// Column returns the tile made of blocks of columns from first on.
+// Columns returns the tile made of count columns from first on; both are whole
+// column blocks.
 func (s SharedTile) Columns(first, count int) SharedTile {
 	if first%s.BlockCols() != 0 || count%s.BlockCols() != 0 {
 		s.k.errorf("columns %d…%d do not fall on blocks of %d", first, first+count, s.BlockCols())
 	}
 	s.offset += first / s.BlockCols() * s.BlockBytes()
 	s.Cols = count
+	s.pipe = nil // part of a stage; its arrival is the whole tile's business
 	return s
 }
 

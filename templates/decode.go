@@ -6,9 +6,18 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// kvParts is in how many parts a tile's boxes arrive: the first multiplies can
-// start when a third of the tile is there.
-const kvParts = 3
+// thirds lets a tile of n column blocks arrive in three parts: the first
+// multiplies start when a third of the tile is there.
+func thirds(n, arrivals int) []gen.Part {
+	var parts []gen.Part
+	for i := range 3 {
+		first, end := i*n/3, (i+1)*n/3
+		if end > first {
+			parts = append(parts, gen.Part{First: first, Count: end - first, Arrivals: arrivals})
+		}
+	}
+	return parts
+}
 
 // absorbDecode attends packed query rows (token × head) to a paged latent
 // cache, tokens on wgmma's M and rows on its N ("swap-AB"):
@@ -30,7 +39,8 @@ func absorbDecode(s Spec) (*gen.Output, error) {
 	todo := workReader(k)
 	result := resultWriter(k, s)
 
-	ring := k.Pipeline("kv", s.Stages, kvParts, 4, s.kvTile())
+	parts := thirds(s.kvTile().Blocks(), 4)
+	ring := k.Pipeline("kv", s.Stages, s.kvTile(), parts...)
 	queries := k.SharedTile("q", s.queryTile())
 	weights := k.SharedTile("p", s.weightTile())
 	k.AlignmentCheck()
@@ -75,7 +85,7 @@ func absorbDecode(s Spec) (*gen.Output, error) {
 				k.MultiplyRows(out, latent.Transposed(), weights.KMajor())
 				k.CommitMultiply()
 				k.WaitMultiply(0)
-				tiles.Release(k.Lane().Eq(0))
+				slot.Release(k.Lane().Eq(0), 0, 1, 2)
 			})
 			state := softmax.finish()
 			k.IfElse(it.whole(), func() {

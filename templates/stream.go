@@ -16,7 +16,7 @@ func stream(s Spec) (*gen.Output, error) {
 	count := k.Scalar("count", isa.U32)
 	sink := k.Pointer("sink", isa.S32)
 	stages := hopper.SharedLimit / (s.kvTile().Bytes() + smallShared)
-	ring := k.Pipeline("kv", stages, 1, 1, s.kvTile())
+	ring := k.Pipeline("kv", stages, s.kvTile(), gen.Part{Count: s.kvTile().Blocks(), Arrivals: 1})
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.WaitForPreviousGrid()
@@ -41,7 +41,7 @@ func stream(s Spec) (*gen.Output, error) {
 			word := tile.Chunk(k.Lane(), k.Int(0)).Load(0)
 			seen.Set(seen.Xor(word.As(isa.S32)))
 			k.SyncWarp()
-			tiles.Release(k.Lane().Eq(0))
+			tile.Release(k.Lane().Eq(0), 0)
 		})
 		// The store keeps the reads alive.
 		k.If(k.Lane().Eq(0), func() { sink.At(k.Block()).Store(0, seen) })
