@@ -3,14 +3,13 @@ package vectors
 import (
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/ptxas"
 )
 
 // TestVectors compares ptx/hopper and the units of ptx/emu with what hardware
@@ -25,16 +24,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestText: the kernels are in the subset that the emulator runs too, and
-// ptxas, where there is one, takes them.
+// TestText: the kernels are in the subset that the emulator runs too.
 func TestText(t *testing.T) {
-	assembler := os.Getenv("MLAGEN_PTXAS")
-	if assembler == "" {
-		assembler = filepath.Join("..", "..", ".tools", "bin", "ptxas")
-		if _, err := os.Stat(assembler); err != nil {
-			assembler, _ = exec.LookPath("ptxas")
-		}
-	}
 	for _, f := range families() {
 		m, err := ptx.Parse(f.name+".ptx", []byte(f.ptx))
 		if err != nil {
@@ -52,16 +43,16 @@ func TestText(t *testing.T) {
 				t.Errorf("%s/%s: %d parameters for the %d of %s", f.name, e.name, len(e.params), len(k.Params), e.entry)
 			}
 		}
-		if assembler == "" {
-			continue
-		}
-		file := filepath.Join(t.TempDir(), f.name+".ptx")
-		if err := os.WriteFile(file, []byte(f.ptx), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.Command(assembler, "-arch=sm_90a", "-o", os.DevNull, file).CombinedOutput()
-		if err != nil || strings.Contains(string(out), "warning") {
-			t.Errorf("%s: ptxas: %v\n%.4000s", f.name, err, out)
+	}
+}
+
+// TestAssembles: ptxas takes the kernels.
+func TestAssembles(t *testing.T) {
+	assembler := ptxas.Find(t)
+	for _, f := range families() {
+		log, err := ptxas.Assemble(assembler, []byte(f.ptx))
+		if err != nil || strings.Contains(log, "warning") {
+			t.Errorf("%s: %v\n%.4000s", f.name, err, log)
 		}
 	}
 }
