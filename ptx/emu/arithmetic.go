@@ -2,6 +2,7 @@ package emu
 
 import (
 	"math"
+	"math/big"
 
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/emu/num"
@@ -129,7 +130,7 @@ func buildF64(c *compiler, in *ptx.Instr) error {
 	t := isa.F64
 	root := in.Form.Root
 	if r != num.RN {
-		return unsupported("rnd", in.Mod("rnd"))
+		return buildDirected(c, in, r)
 	}
 	bin := func(f func(a, b float64) float64) error {
 		return c.binary(in, t, t, t, func(a, b uint64) uint64 { return math.Float64bits(f(f64(a), f64(b))) })
@@ -164,6 +165,48 @@ func buildF64(c *compiler, in *ptx.Instr) error {
 		return c.unary(in, t, t, func(a uint64) uint64 { return a ^ 1<<63 })
 	}
 	return unsupported("type", "f64")
+}
+
+// buildDirected decodes f64 arithmetic with a rounding other than to nearest,
+// by exact sums and products.
+func buildDirected(c *compiler, in *ptx.Instr, r num.Rounding) error {
+	mode := map[num.Rounding]big.RoundingMode{num.RZ: big.ToZero, num.RM: big.ToNegativeInf, num.RP: big.ToPositiveInf}[r]
+	t, root := isa.F64, in.Form.Root
+	near := map[string]func(a, b, e float64) float64{
+		"add": func(a, b, _ float64) float64 { return a + b },
+		"sub": func(a, b, _ float64) float64 { return a - b },
+		"mul": func(a, b, _ float64) float64 { return a * b },
+		"fma": math.FMA,
+	}[root]
+	if near == nil {
+		return unsupported("rnd", in.Mod("rnd"))
+	}
+	f := func(a, b, e float64) uint64 {
+		n := near(a, b, e)
+		if n == 0 || math.IsInf(n, 0) || n != n {
+			return math.Float64bits(n)
+		}
+		const exact = 4300 // bits that hold any sum of a product and a number
+		x := func(v float64) *big.Float { return new(big.Float).SetPrec(exact).SetFloat64(v) }
+		y := new(big.Float).SetPrec(exact)
+		switch root {
+		case "add":
+			y.Add(x(a), x(b))
+		case "sub":
+			y.Sub(x(a), x(b))
+		default:
+			y.Mul(x(a), x(b))
+		}
+		if root == "fma" {
+			y.Add(y, x(e))
+		}
+		v, _ := y.SetMode(mode).SetPrec(53).Float64()
+		return math.Float64bits(v)
+	}
+	if root == "fma" {
+		return c.ternary(in, t, t, t, t, func(a, b, e uint64) uint64 { return f(f64(a), f64(b), f64(e)) })
+	}
+	return c.binary(in, t, t, t, func(a, b uint64) uint64 { return f(f64(a), f64(b), 0) })
 }
 
 // format returns the 16-bit format of a type and whether it is packed.

@@ -4,7 +4,8 @@ package emu
 
 // reconvergence sets reconv of every branch to the first instruction of its
 // block's immediate post-dominator, which is where the compiler would place
-// the convergence barrier.
+// the convergence barrier. Where some way ends the thread, only those that go
+// on to the end of the program count.
 func (c *compiler) reconvergence() {
 	n := len(c.code)
 	leader := make([]bool, n+1)
@@ -25,33 +26,43 @@ func (c *compiler) reconvergence() {
 		block[i] = len(starts) - 1
 	}
 	exit := len(starts)
-	succ := make([][]int, exit)
-	for b, s := range starts {
-		end := n - 1
-		if b+1 < len(starts) {
-			end = starts[b+1] - 1
-		}
-		_ = s
-		last := &c.code[end]
-		if last.target >= 0 {
-			succ[b] = append(succ[b], block[last.target])
-		}
-		switch {
-		case last.ends():
-			succ[b] = append(succ[b], exit)
-			if last.guard >= 0 {
+	// edges returns the successors of every block. An exit of some lanes only
+	// is no edge: those lanes are gone, and the others go on together. With
+	// last, the program's last exit is the only one.
+	edges := func(last bool) [][]int {
+		succ := make([][]int, exit)
+		for b := range starts {
+			end := n - 1
+			if b+1 < len(starts) {
+				end = starts[b+1] - 1
+			}
+			o := &c.code[end]
+			if o.target >= 0 {
+				succ[b] = append(succ[b], block[o.target])
+			}
+			switch {
+			case o.ends() && o.guard < 0:
+				if !last || b == exit-1 {
+					succ[b] = append(succ[b], exit)
+				}
+			case o.target < 0 || o.guard >= 0:
 				succ[b] = append(succ[b], b+1)
 			}
-		case last.target < 0 || last.guard >= 0:
-			succ[b] = append(succ[b], b+1)
 		}
+		return succ
 	}
-	ipdom := postDominators(succ)
+	all, only := postDominators(edges(false)), postDominators(edges(true))
 	for i := range c.code {
-		if o := &c.code[i]; o.target >= 0 && o.guard >= 0 {
-			if p := ipdom[block[i]]; p >= 0 && p < exit {
-				o.reconv = starts[p]
-			}
+		o := &c.code[i]
+		if o.target < 0 || o.guard < 0 {
+			continue
+		}
+		p := all[block[i]]
+		if p < 0 || p == exit {
+			p = only[block[i]]
+		}
+		if p >= 0 && p < exit {
+			o.reconv = starts[p]
 		}
 	}
 }

@@ -1,0 +1,78 @@
+package emu
+
+import "testing"
+
+var (
+	// Four warps pass a value round through shared memory, by every spelling
+	// of the named barrier; warp 3 only arrives at barrier 2.
+	named = body("named barriers", `
+	mov.u32 %r1, smem;
+	mad.lo.u32 %r2, %t, 4, %r1;
+	mul.lo.u32 %r3, %t, 3;
+	st.shared.b32 [%r2], %r3;
+	bar.sync 0;
+	xor.b32 %r4, %t, 127;
+	mad.lo.u32 %r5, %r4, 4, %r1;
+	ld.shared.b32 %r6, [%r5];
+	barrier.sync.aligned 1, 128;
+	st.shared.b32 [%r2], %r6;
+	barrier.cta.sync 3;
+	ld.shared.b32 %r0, [%r5];
+	barrier.sync 4, 128;
+	barrier.cta.sync.aligned 5;
+	shr.u32 %r7, %t, 5;
+	setp.eq.u32 %p0, %r7, 3;
+	@%p0 bra $producer;
+	bar.sync 2, 128;
+	barrier.sync.aligned 6, 128;
+	barrier.cta.sync.aligned 7, 128;
+	bar.sync 8, 128;
+	ld.shared.b32 %r8, [%r1];
+	add.u32 %r0, %r0, %r8;
+	bra $end;
+$producer:
+	st.shared.b32 [%r1], 1000;
+	bar.warp.sync 0xffffffff;
+	bar.arrive 2, 128;
+	barrier.arrive.aligned 6, 128;
+	barrier.cta.arrive.aligned 7, 128;
+	barrier.arrive 8, 128;
+$end:`)
+
+	clusters = body("clusters", `
+	mov.u32 %r1, smem;
+	mov.u32 %r2, %cluster_ctarank;
+	mad.lo.u32 %r3, %t, 4, %r1;
+	mad.lo.u32 %r4, %r2, 1000, %t;
+	st.shared.b32 [%r3], %r4;
+	barrier.cluster.arrive.release.aligned;
+	barrier.cluster.wait.acquire.aligned;
+	add.u32 %r5, %r2, 1;
+	and.b32 %r5, %r5, 3;
+	mapa.shared::cluster.u32 %r6, %r3, %r5;
+	ld.shared::cluster.b32 %r0, [%r6];
+	getctarank.shared::cluster.u32 %r7, %r6;
+	mad.lo.u32 %r0, %r7, 100000, %r0;
+	mad.lo.u32 %r8, %r2, 64, %t;
+	mad.wide.u32 %mine, %r8, 4, %out;
+	barrier.cluster.arrive.relaxed;
+	barrier.cluster.wait;`)
+)
+
+func TestNamedBarriers(t *testing.T) {
+	want(t, runBody(t, named, 128, 1024), func(i int) uint32 {
+		// Thread i wrote 3i, read 3(127−i), wrote it at i, and read i's mirror: 3i.
+		if i < 96 {
+			return uint32(3*i + 1000)
+		}
+		return uint32(3 * i)
+	})
+}
+
+func TestClusters(t *testing.T) {
+	got := runBody(t, clusters, 64, 1024, 4)
+	want(t, got, func(i int) uint32 {
+		peer := (i/64 + 1) % 4
+		return uint32(peer*100000 + peer*1000 + i%64)
+	})
+}
