@@ -252,7 +252,12 @@ func buildCpAsync(c *compiler, in *ptx.Instr) error {
 			if k > n {
 				w.failLane(i, RuleBounds, fmt.Sprintf("cp.async of %d bytes from a source of %d", n, k))
 			}
-			to := w.bytes(spShared, uint64(uint32(dst.at(w, i))), n, i, flavour{write: true})
+			off := uint32(dst.at(w, i))
+			if off%uint32(n) != 0 {
+				w.failLane(i, RuleMisaligned, fmt.Sprintf("destination %#x, must be a multiple of %d", off, n))
+			}
+			w.inShared(i, w.cta, off, n)
+			to := w.cta.shared[off : off+uint32(n)]
 			from := make([]byte, n)
 			if k > 0 {
 				at := src.at(w, i)
@@ -265,8 +270,7 @@ func buildCpAsync(c *compiler, in *ptx.Instr) error {
 			}
 			g := &w.copies[i]
 			if w.hz != nil {
-				off := uint32(dst.at(w, i))
-				w.hz.asyncWrite(w, i, w.cta, off, n, w.hz.copyComp(w, i), g.committed+1)
+				w.hz.asyncWrite(w, i, w.cta, off, n, w.hz.copyComp(w, i), g.committed+1, threadCopy)
 			}
 			t := &transfer{what: "cp.async", at: w.access(i)}
 			t.steps = []func(){func() { copy(to, from) }}
@@ -385,7 +389,7 @@ func (w *warp) load(i int, bar *mbarrier, b *cta, pieces []piece, what string, w
 	at := w.access(i)
 	if w.hz != nil {
 		for _, p := range pieces {
-			w.hz.asyncWrite(w, i, b, p.off, p.n, bar.comp, phase+1)
+			w.hz.asyncWrite(w, i, b, p.off, p.n, bar.comp, phase+1, 0)
 		}
 		w.hz.asyncBarrier(w, i, bar)
 	}

@@ -402,6 +402,12 @@ func (h *hazards) readAsync(w *warp, i int, b *cta, off uint32, n int, a asyncAg
 	})
 }
 
+// unfenced reports whether the cell was written through the generic proxy and
+// no fence has made that visible to the async one on the way to s.
+func (c *cell) unfenced(s *snapshot) bool {
+	return c.flags&(asyncWrite|threadCopy) != asyncWrite && at(s.p, int(c.writer)-1) < c.wclock
+}
+
 // asyncSees checks that asynchronous work issued by lane i of w sees the write
 // of cell c.
 func (h *hazards) asyncSees(w *warp, i int, c *cell) {
@@ -412,7 +418,7 @@ func (h *hazards) asyncSees(w *warp, i int, c *cell) {
 		w.reportLane(i, Error, RuleInFlight, "reads shared memory that an asynchronous copy writes, without having waited for its completion", h.who(comp, c.wop, true))
 	case !h.known(w, i, c):
 		w.reportLane(i, Error, RuleRace, "reads, through the async proxy, shared memory that another thread wrote, with nothing to order them", h.who(comp, c.wop, false))
-	case !async && at(w.shadow.snap[i].p, comp) < c.wclock:
+	case c.unfenced(w.shadow.snap[i]):
 		w.reportLane(i, Error, RuleProxy, "reads through the async proxy what was written through the generic one, with no fence.proxy.async between", h.who(comp, c.wop, false))
 	}
 }
@@ -423,13 +429,13 @@ func (h *hazards) asyncRead(w *warp, i int, b *cta, off uint32, n, comp int, clo
 
 // asyncWrite checks that a copy issued by lane i of w may overwrite n bytes at
 // off of b, and stamps them.
-func (h *hazards) asyncWrite(w *warp, i int, b *cta, off uint32, n, comp int, clock uint64) {
+func (h *hazards) asyncWrite(w *warp, i int, b *cta, off uint32, n, comp int, clock uint64, kind uint8) {
 	sh := b.shadow
 	sh.written(off, n)
 	writer, op := uint32(comp)+1, int32(w.at.index)
 	sh.each(off, n, func(c *cell) {
 		if c.writer != 0 {
-			h.asyncOverWrite(w, i, c, writer, uint32(clock))
+			h.asyncOverWrite(w, i, c, writer, uint32(clock), kind)
 		}
 		h.checkReaders(w, i, sh, c, func(comp int, op int32, async bool) {
 			text := "the copy overwrites shared memory that another thread may still read"
@@ -439,21 +445,21 @@ func (h *hazards) asyncWrite(w *warp, i int, b *cta, off uint32, n, comp int, cl
 			w.reportLane(i, Error, RuleRefill, text, h.who(comp, op, async))
 		})
 		c.writer, c.wclock, c.wop = writer, uint32(clock), op
-		c.flags = c.flags&splitCell | asyncWrite
+		c.flags = c.flags&splitCell | asyncWrite | kind
 		c.mask = 0
 	})
 }
 
 // asyncOverWrite checks a copy against the write it replaces.
-func (h *hazards) asyncOverWrite(w *warp, i int, c *cell, writer, clock uint32) {
+func (h *hazards) asyncOverWrite(w *warp, i int, c *cell, writer, clock uint32, kind uint8) {
 	comp := int(c.writer) - 1
 	async := c.flags&asyncWrite != 0
 	switch {
-	case async && c.writer == writer && c.wclock == clock:
+	case async && c.writer == writer && c.wclock == clock && kind == 0:
 		w.reportLane(i, Error, RuleRefill, "two copies of one phase write the same bytes", h.who(comp, c.wop, true))
 	case !h.known(w, i, c):
 		w.reportLane(i, Error, RuleRefill, "the copy overwrites what another has written, with nothing to order them", h.who(comp, c.wop, async))
-	case !async && at(w.shadow.snap[i].p, comp) < c.wclock:
+	case kind == 0 && c.unfenced(w.shadow.snap[i]):
 		w.reportLane(i, Error, RuleProxy, "the copy overwrites what was written through the generic proxy, with no fence.proxy.async between", h.who(comp, c.wop, false))
 	}
 }

@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -128,6 +127,7 @@ var scalarTests = []scalarTest{
 	{"cos.approx.f32 %r0, %r1", u(f(0)), f(1)},
 	{"lg2.approx.f32 %r0, %r1", u(f(8)), f(3)},
 	{"ex2.approx.ftz.f32 %r0, %r1", u(f(-3)), f(0.125)},
+
 	{"tanh.approx.f32 %r0, %r1", u(f(0)), 0},
 	{"testp.finite.f32 %p0, %r1", u(f(0)), 1},
 	{"testp.infinite.f32 %p0, %r1", u(0x7f800000), 1},
@@ -357,5 +357,3 @@ func TestClock(t *testing.T) {
 
 // word64 reads a 64-bit value from two words.
 func word64(w []uint32, i int) uint64 { return uint64(w[2*i+1])<<32 | uint64(w[2*i]) }
-
-var _ = binary.LittleEndian

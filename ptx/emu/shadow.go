@@ -20,7 +20,8 @@ type cell struct {
 }
 
 const (
-	asyncWrite uint8 = 1 << iota
+	asyncWrite uint8 = 1 << iota // by a copy
+	threadCopy                   // by a cp.async, which goes through the generic proxy
 	atomicWrite
 	atomicRead
 	asyncReads
