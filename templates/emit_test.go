@@ -1,0 +1,174 @@
+package templates
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/ptxas"
+	"github.com/mlagen/mlagen/ptx/verify"
+)
+
+// What a kernel may cost: the driver's compiler takes time in proportion to
+// the text, and a user who waits for an emission should not notice it.
+const (
+	maxText = 300_000 // bytes
+	maxTime = 50 * time.Millisecond
+)
+
+type emission struct {
+	kernel string
+	spec   Spec
+}
+
+func (e emission) String() string {
+	return fmt.Sprintf("%s/heads=%d,sq=%d,%s", e.kernel, e.spec.Heads, e.spec.SQ, e.spec.DType)
+}
+
+// emissions are head counts that models have and that they do not (one, odd,
+// more than a hundred), with one and more query tokens.
+func emissions() []emission {
+	var list []emission
+	for _, kernel := range Kernels() {
+		switch kernel.Name {
+		case "decode-schedule", "stream": // the same for all heads
+			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
+			continue
+		}
+		for _, heads := range []int{1, 6, 16, 20, 64, 128, 130} {
+			for _, sq := range []int{1, 2, 5} {
+				list = append(list, emission{kernel.Name, Spec{Heads: heads, SQ: sq, DType: "bf16"}})
+			}
+		}
+		for _, heads := range []int{6, 16, 128} {
+			list = append(list, emission{kernel.Name, Spec{Heads: heads, SQ: 1, DType: "fp16"}})
+		}
+	}
+	return list
+}
+
+// TestEmissions: the kernels build, quickly and small; the text is the same
+// every time, and the verifier finds nothing in it.
+func TestEmissions(t *testing.T) {
+	for _, e := range emissions() {
+		t.Run(e.String(), func(t *testing.T) {
+			begin := time.Now()
+			out, err := Build(e.kernel, e.spec)
+			took := time.Since(begin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(out.PTX) > maxText {
+				t.Errorf("%d bytes of PTX: want at most %d", len(out.PTX), maxText)
+			}
+			for range 4 { // the best of five: other work on the machine is not the generator's
+				begin := time.Now()
+				again, err := Build(e.kernel, e.spec)
+				took = min(took, time.Since(begin))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(out.PTX, again.PTX) {
+					t.Fatalf("built again it differs:\n%.2000s", cmp.Diff(string(out.PTX), string(again.PTX)))
+				}
+				if diff := cmp.Diff(out.Manifest, again.Manifest); diff != "" {
+					t.Fatalf("built again its manifest differs:\n%s", diff)
+				}
+			}
+			if took > maxTime {
+				t.Errorf("it took %v: want at most %v", took, maxTime)
+			}
+			m, err := ptx.Parse("k.ptx", out.PTX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range verify.Module("k.ptx", m, out.Manifest) {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// TestAssembled: ptxas takes the kernels without a stack frame, a spill or a
+// warning.
+func TestAssembled(t *testing.T) {
+	assembler := ptxas.Find(t)
+	for i, e := range emissions() {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		t.Run(e.String(), func(t *testing.T) {
+			t.Parallel()
+			out, err := Build(e.kernel, e.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, err := ptxas.Assemble(assembler, out.PTX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range ptxas.Complaints(log) {
+				t.Error(c)
+			}
+		})
+	}
+}
+
+// TestLineInfo: .loc directives lead to the templates' lines and change no
+// instruction.
+func TestLineInfo(t *testing.T) {
+	plain, err := Build("absorb-decode", Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	located, err := Build("absorb-decode", Spec{LineInfo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]bool{}
+	for _, f := range located.Module.Files {
+		files[f] = true
+	}
+	if !files["templates/decode.go"] || !files["templates/softmax.go"] {
+		t.Errorf("files %v: want the templates", located.Module.Files)
+	}
+	var body []ptx.Stmt
+	locs := 0
+	for _, s := range located.Module.Kernels[0].Body {
+		if _, ok := s.(*ptx.Loc); ok {
+			locs++
+			continue
+		}
+		body = append(body, s)
+	}
+	located.Module.Files, located.Module.Kernels[0].Body = nil, body
+	if locs == 0 || located.Module.String() != string(plain.PTX) {
+		t.Errorf("%d .loc; without them it differs:\n%.2000s", locs, cmp.Diff(string(plain.PTX), located.Module.String()))
+	}
+}
+
+// TestPresets: presets have names of their own and build.
+func TestPresets(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Presets() {
+		if seen[p.Name] {
+			t.Errorf("%s twice", p.Name)
+		}
+		seen[p.Name] = true
+		if p.Spec != p.Spec.WithDefaults() {
+			t.Errorf("%s: defaults are missing in %+v", p.Name, p.Spec)
+		}
+		if _, err := Build(p.Kernel, p.Spec); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+	for _, k := range Kernels() {
+		if !seen[k.Name] && !seen[k.Name+"-h16"] {
+			t.Errorf("%s has no preset", k.Name)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package templates
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// numbers are a spec's fields as the command line names them.
+var numbers = map[string]func(*Spec) *int{
+	"heads":   func(s *Spec) *int { return &s.Heads },
+	"sq":      func(s *Spec) *int { return &s.SQ },
+	"block-h": func(s *Spec) *int { return &s.BlockH },
+	"block-n": func(s *Spec) *int { return &s.BlockN },
+	"latent":  func(s *Spec) *int { return &s.Latent },
+	"rope":    func(s *Spec) *int { return &s.Rope },
+	"page":    func(s *Spec) *int { return &s.Page },
+	"stages":  func(s *Spec) *int { return &s.Stages },
+	"cluster": func(s *Spec) *int { return &s.Cluster },
+}
+
+// corrected returns s with the refused field at the nearest value.
+func corrected(t *testing.T, s Spec, e *SpecError) Spec {
+	t.Helper()
+	switch n := e.Nearest.(type) {
+	case string:
+		if e.Field != "dtype" {
+			t.Fatalf("field %q has the nearest %q", e.Field, n)
+		}
+		s.DType = n
+	case int:
+		if e.Field == "heads × sq" {
+			if full := s.WithDefaults(); full.SQ > full.Heads {
+				s.SQ = n / full.Heads
+			} else {
+				s.Heads = n / full.SQ
+			}
+			break
+		}
+		place := numbers[e.Field]
+		if place == nil {
+			t.Fatalf("no flag is named %q", e.Field)
+		}
+		*place(&s) = n
+	default:
+		t.Fatalf("nearest is a %T", n)
+	}
+	return s
+}
+
+// refusal builds s and returns the refusal, nil when there is none; it must
+// say what it has to, and what it proposes must build.
+func refusal(t *testing.T, s Spec) *SpecError {
+	t.Helper()
+	_, err := Build("absorb-decode", s)
+	if err == nil {
+		return nil
+	}
+	var e *SpecError
+	if !errors.As(err, &e) {
+		t.Fatalf("%+v: %v: want a *SpecError", s, err)
+	}
+	for _, part := range []string{e.Field, fmt.Sprint(e.Value), e.Reason, fmt.Sprint(e.Nearest)} {
+		if part == "" || !strings.Contains(err.Error(), part) {
+			t.Errorf("%+v: %q does not say %q", s, err, part)
+		}
+	}
+	if _, err := Build("absorb-decode", corrected(t, s, e)); err != nil {
+		t.Errorf("%+v is refused with %q, and then with %q", s, e, err)
+	}
+	return e
+}
+
+// TestRefusals: whatever number a field is given, the kernel builds or is
+// refused for that field with the nearest number that builds.
+func TestRefusals(t *testing.T) {
+	for name, place := range numbers {
+		t.Run(name, func(t *testing.T) {
+			refused := 0
+			for _, v := range []int{-70, -1, 1, 2, 3, 5, 7, 8, 9, 12, 16, 20, 31, 32, 33, 40, 63, 64, 65, 96, 100, 128, 192, 256, 400, 512, 513, 1000, 1 << 20} {
+				s := Spec{}
+				*place(&s) = v
+				e := refusal(t, s)
+				if e == nil {
+					continue
+				}
+				refused++
+				if e.Field != name && !(name == "heads" || name == "sq") {
+					t.Errorf("%d is refused for %s", v, e.Field)
+				}
+				n, _ := e.Nearest.(int)
+				for w := min(v, n) + 1; e.Field == name && w < max(v, n) && v < 2000; w++ {
+					between := s.WithDefaults()
+					*place(&between) = w
+					if max(w-v, v-w) < max(n-v, v-n) && between.Validate() == nil {
+						t.Errorf("%d: the nearest is said to be %d, but %d is nearer and builds", v, n, w)
+					}
+				}
+			}
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+		})
+	}
+	if e := refusal(t, Spec{DType: "fp8"}); e == nil || e.Field != "dtype" {
+		t.Errorf("dtype fp8: %v", e)
+	}
+}
+
+func TestBuildNamesTheKernels(t *testing.T) {
+	_, err := Build("decode", Spec{})
+	want := `kernel "decode" does not exist: want one of absorb-decode, decode-combine, decode-schedule, stream`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v: want %s", err, want)
+	}
+}
+
+// TestBlocks: all rows have a block, and no narrower block would do with as
+// few of them.
+func TestBlocks(t *testing.T) {
+	for rows := 1; rows <= 700; rows++ {
+		s := Spec{Heads: rows}.WithDefaults()
+		if s.RowBlocks()*s.BlockH < rows || s.Validate() != nil {
+			t.Errorf("%d rows: %d blocks of %d, %v", rows, s.RowBlocks(), s.BlockH, s.Validate())
+		}
+		if h := s.BlockH - 8; h >= 8 && (rows+h-1)/h <= s.RowBlocks() {
+			t.Errorf("%d rows: blocks of %d suffice as well as %d", rows, h, s.BlockH)
+		}
+	}
+	var got []string
+	for _, rows := range []int{1, 16, 20, 40, 64, 80, 128, 130} {
+		s := Spec{Heads: rows}.WithDefaults()
+		got = append(got, fmt.Sprintf("%d=%dx%d", rows, s.RowBlocks(), s.BlockH))
+	}
+	want := []string{"1=1x8", "16=1x16", "20=1x24", "40=2x24", "64=2x32", "80=3x32", "128=4x32", "130=5x32"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
