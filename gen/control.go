@@ -39,7 +39,7 @@ func (k *Kernel) For(name string, begin, end any, step any, body func(i Value)) 
 	k.emitIf(guard(i.Ge(last), false), "bra", done)
 	k.place(head)
 	body(i.Value)
-	i.Set(i.Add(k.value(step, isa.S32)))
+	i.Increase(step)
 	k.emitIf(guard(i.Lt(last), false), "bra", head)
 	k.place(done)
 }

@@ -51,6 +51,24 @@ func (v *Var) Set(x any) {
 	v.k.emit("mov."+moveType(v.typ), v.op, y.op)
 }
 
+// Scale multiplies the variable by x in place.
+func (v *Var) Scale(x Value) { v.k.emit("mul.rn."+v.typ.String(), v.op, v.op, x.op) }
+
+// Increase adds x to the variable in place.
+func (v *Var) Increase(x any) {
+	opcode := "add."
+	if v.typ.Float() {
+		opcode = "add.rn."
+	}
+	v.k.emit(opcode+v.typ.String(), v.op, v.op, v.k.value(x, v.typ).op)
+}
+
+// Choose keeps the variable where p holds and assigns x elsewhere.
+func (v *Var) Choose(p, x Value) {
+	t := moveType(v.typ)
+	v.k.emit("selp."+t, v.op, v.op, x.op, p.op)
+}
+
 func moveType(t isa.Type) string {
 	switch {
 	case t == isa.Pred, t == isa.F32, t == isa.F64:

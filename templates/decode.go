@@ -19,7 +19,15 @@ func thirds(n, arrivals int) []gen.Part {
 	return parts
 }
 
-// absorbDecode attends packed query rows (token × head) to a paged latent
+// absorbDecode picks the family by the row block.
+func absorbDecode(s Spec) (*gen.Output, error) {
+	if s.seesaw() {
+		return seesawDecode(s)
+	}
+	return swapDecode(s)
+}
+
+// swapDecode attends packed query rows (token × head) to a paged latent
 // cache, tokens on wgmma's M and rows on its N ("swap-AB"):
 //
 //	Sᵀ = K·Qᵀ          64 tokens × BlockH rows, over 576 columns
@@ -29,7 +37,7 @@ func thirds(n, arrivals int) []gen.Part {
 // BlockH rows of a request and runs through its part of the schedule; a request
 // that is split over several CTAs leaves normalised partial outputs, which
 // decodeCombine merges.
-func absorbDecode(s Spec) (*gen.Output, error) {
+func swapDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
 	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
 	q := queryReader(k, s)
@@ -66,7 +74,7 @@ func absorbDecode(s Spec) (*gen.Output, error) {
 			for _, o := range out {
 				o.Zero()
 			}
-			q.load(it.request, firstRow, queries)
+			q.load(it.request, firstRow, queries, 128)
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {

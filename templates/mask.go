@@ -28,24 +28,49 @@ func (v visibility) hide(k *gen.Kernel, scores gen.Accumulator) {
 			}
 			for i, e := range elements(j) {
 				seen := token.Add(8 * i).Lt(limit)
-				scores.R[e].Set(k.Select(seen, scores.R[e].Value, k.NegInf()))
+				scores.R[e].Choose(seen, k.NegInf())
 			}
+		}
+	})
+}
+
+// hideColumns does the same for fragments whose rows are query rows and whose
+// columns are tokens.
+func (v visibility) hideColumns(k *gen.Kernel, scores gen.Accumulator) {
+	least := v.length.Sub(v.s.SQ - 1)
+	k.If(v.firstToken.Add(v.s.BlockN).Gt(least), func() {
+		token := v.firstToken.Add(k.FragmentColumn())
+		limit := [2]gen.Value{v.length, v.length}
+		if v.s.SQ > 1 {
+			for h := range limit {
+				query := v.firstRow.Add(k.FragmentRow()).Add(8 * h).Div(v.s.Heads)
+				limit[h] = least.Add(query).Min(v.length) // rows past the last one are padding
+			}
+		}
+		for i, r := range scores.R {
+			seen := token.Add(scores.ColumnStep(i)).Lt(limit[rowOf(i)])
+			r.Choose(seen, k.NegInf())
 		}
 	})
 }
 
 // clearUnused zeroes the tile's rows past the end of the request: their
 // weights are 0, but 0 · NaN is NaN, and a page's unused slots may hold
-// anything. Run by 128 threads.
+// anything. Run by 128 threads, after every multiply that reads the rows as
+// keys; the zeros still want FenceAsync and a barrier.
 func (v visibility) clearUnused(k *gen.Kernel, latent gen.SharedTile) {
-	used := v.length.Sub(v.firstToken)
-	k.If(used.Lt(v.s.BlockN), func() {
+	k.If(v.partial(), func() {
 		zero := k.Int(0)
-		warp := k.Thread().Shr(5)
-		k.For("unused", used.Add(warp), v.s.BlockN, 4, func(row gen.Value) {
+		warp := k.Thread().Shr(5).And(3)
+		k.For("unused", v.length.Sub(v.firstToken).Add(warp), v.s.BlockN, 4, func(row gen.Value) {
 			k.For("chunk", k.Lane(), latent.Cols/chunkElems, 32, func(chunk gen.Value) {
 				latent.Chunk(row, chunk).StoreVector(0, zero, zero, zero, zero)
 			})
 		})
 	})
+}
+
+// partial reports whether the tile reaches past the end of the request.
+func (v visibility) partial() gen.Value {
+	return v.length.Sub(v.firstToken).Lt(v.s.BlockN)
 }

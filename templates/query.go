@@ -50,39 +50,46 @@ func queryReader(k *gen.Kernel, s Spec) queries {
 	return queries{k, s, place(k, s, "q_latent"), place(k, s, "q_rope")}
 }
 
-// load copies a row block into the tile, zeros past the last row. Run by 128
-// threads; the copy engine is not used, since packed rows of strided tensors
-// are no box.
-func (q queries) load(request, firstRow gen.Value, tile gen.SharedTile) {
-	q.copy(q.latent, request, firstRow, tile, 0, q.s.Latent)
-	q.copy(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope)
+// load copies a row block into the tile, zeros past the last row. Run by so
+// many threads; the copy engine is not used, since packed rows of strided
+// tensors are no box.
+func (q queries) load(request, firstRow gen.Value, tile gen.SharedTile, threads int) {
+	q.copy(q.latent, request, firstRow, tile, 0, q.s.Latent, threads)
+	q.copy(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope, threads)
 }
 
-func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols int) {
+// inFlight is how many 16-byte loads a thread issues before it stores the first.
+const inFlight = 8
+
+func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols, threads int) {
 	k := q.k
 	chunks := cols / chunkElems
-	type piece struct {
-		to   gen.Region
-		data []gen.Value
-	}
-	var pieces []piece
+	step := threads / chunks // rows that the threads copy at once
 	inRow, row := k.Thread().Rem(chunks), k.Thread().Div(chunks)
-	for r := 0; r < q.s.BlockH; r += 128 / chunks {
-		at := row.Add(r)
-		global := firstRow.Add(at)
-		valid := global.Lt(q.s.Rows())
-		inside := valid
-		if 128/chunks > q.s.BlockH {
-			inside = at.Lt(q.s.BlockH).And(valid)
+	inBlock := row.Lt(q.s.BlockH)
+	for r := 0; r < q.s.BlockH; r += step * inFlight {
+		var to []gen.Region
+		var data [][]gen.Value
+		for i := r; i < min(r+step*inFlight, q.s.BlockH); i += step {
+			at := row.Add(i)
+			global := firstRow.Add(at)
+			valid := global.Lt(q.s.Rows())
+			if step > q.s.BlockH {
+				valid = valid.And(inBlock)
+			}
+			source := from.row(request, global.Min(q.s.Rows()-1)).At(inRow.Mul(4))
+			to = append(to, tile.Chunk(at, inRow.Add(firstCol/chunkElems)))
+			data = append(data, source.LoadVectorIf(valid, 0, 4))
 		}
-		source := from.row(request, global.Min(q.s.Rows()-1)).At(inRow.Mul(4))
-		pieces = append(pieces, piece{tile.Chunk(at, inRow.Add(firstCol/chunkElems)), source.LoadVectorIf(inside, 0, 4)})
-	}
-	for _, p := range pieces {
-		if 128/chunks > q.s.BlockH {
-			k.If(row.Lt(q.s.BlockH), func() { p.to.StoreVector(0, p.data...) })
+		store := func() {
+			for i := range to {
+				to[i].StoreVector(0, data[i]...)
+			}
+		}
+		if step > q.s.BlockH {
+			k.If(inBlock, store)
 		} else {
-			p.to.StoreVector(0, p.data...)
+			store()
 		}
 	}
 }

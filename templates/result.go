@@ -41,15 +41,21 @@ func (r results) whole(it item, firstRow gen.Value, out []gen.Accumulator, st so
 		stage.StoreTransposed(packed, 64*m)
 	}
 	r.storeLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, r.lseFactor.Read())
+	r.copyRows(it, firstRow, stage, team, 128)
+}
+
+// copyRows writes the staged rows to the output, once the team has staged them.
+func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, team gen.NamedBarrier, threads int) {
+	k, s := r.k, r.s
 	team.Sync()
 	chunks := s.Latent / chunkElems
-	perStep := 128 / chunks
+	step := threads / chunks // rows that the threads copy at once
 	inRow, row := k.Thread().Rem(chunks), k.Thread().Div(chunks)
-	for i := 0; i < s.BlockH; i += perStep {
+	for i := 0; i < s.BlockH; i += step {
 		at := row.Add(i)
 		global := firstRow.Add(at)
 		inside := global.Lt(s.Rows())
-		if perStep > s.BlockH {
+		if step > s.BlockH {
 			inside = inside.And(at.Lt(s.BlockH))
 		}
 		k.If(inside, func() {
@@ -88,6 +94,52 @@ func (r results) storeLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, f
 			k.If(column.Add(columnStep(j)).Lt(r.s.Rows()), func() {
 				at.Store(columnStep(j), lse.Mul(factor))
 			})
+		}
+	})
+}
+
+// wholeRows is whole for a warpgroup that holds one half of the columns of
+// rows that lie on wgmma's M.
+func (r results) wholeRows(it item, firstRow gen.Value, out gen.Accumulator, half int, st softmaxState, stage gen.SharedTile, both gen.NamedBarrier) {
+	k, s := r.k, r.s
+	var packed []gen.Value
+	for e := 0; e < len(out.R); e += 2 {
+		inverse := st.inverse[rowOf(e)]
+		packed = append(packed, k.Pack(s.dtype(), out.R[e].Mul(inverse), out.R[e+1].Mul(inverse)))
+	}
+	stage.StoreRows(packed, half*s.Latent/2)
+	if half == 0 {
+		r.storeRowLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, r.lseFactor.Read())
+	}
+	r.copyRows(it, firstRow, stage, both, 256)
+}
+
+// partialRows is partial for such a warpgroup.
+func (r results) partialRows(it item, firstRow gen.Value, out gen.Accumulator, half int, st softmaxState) {
+	k, s := r.k, r.s
+	rows := it.slot.Extend().Mul(s.Rows())
+	if half == 0 {
+		r.storeRowLSE(r.partialLSE.At(rows), firstRow, st, k.Float(1))
+	}
+	for h := range st.lse {
+		row := firstRow.Add(k.FragmentRow()).Add(8 * h)
+		k.If(row.Lt(s.Rows()), func() {
+			at := r.partialOut.At(rows.Add(row.Extend()).Mul(s.Latent)).At(k.FragmentColumn())
+			for e := 2 * h; e < len(out.R); e += 4 {
+				at.StoreVector(half*s.Latent/2+out.ColumnStep(e), out.R[e].Mul(st.inverse[h]), out.R[e+1].Mul(st.inverse[h]))
+			}
+		})
+	}
+}
+
+// storeRowLSE is storeLSE for rows on wgmma's M: one value for each of a
+// thread's two rows, the same in four lanes.
+func (r results) storeRowLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, factor gen.Value) {
+	k := r.k
+	k.If(k.Lane().And(3).Eq(0), func() {
+		row := firstRow.Add(k.FragmentRow())
+		for h, lse := range st.lse {
+			k.If(row.Add(8*h).Lt(r.s.Rows()), func() { to.At(row).Store(8*h, lse.Mul(factor)) })
 		}
 	})
 }

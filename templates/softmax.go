@@ -117,10 +117,10 @@ func (c *columnSoftmax) update(scores gen.Accumulator, out []gen.Accumulator) []
 			// With no key seen yet both are −∞ and the factor must not be NaN.
 			factor := c.max[j].Sub(finite(k, next)).Exp2()
 			c.max[j].Set(next)
-			c.sum[j].Set(c.sum[j].Mul(factor))
+			c.sum[j].Scale(factor)
 			for _, o := range out {
 				for _, e := range elements(j) {
-					o.R[e].Set(o.R[e].Mul(factor))
+					o.R[e].Scale(factor)
 				}
 			}
 		}
@@ -132,7 +132,7 @@ func (c *columnSoftmax) update(scores gen.Accumulator, out []gen.Accumulator) []
 			// Subtracting rounded products, never fused, gives exactly 0 at the
 			// reference, however large the scores.
 			p[e] = s[e].Sub(reference).Exp2()
-			c.sum[j].Set(c.sum[j].Add(p[e]))
+			c.sum[j].Increase(p[e])
 		}
 	}
 	packed := make([]gen.Value, 0, len(p)/2)

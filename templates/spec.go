@@ -16,7 +16,7 @@ import (
 type Spec struct {
 	Heads   int    `json:"heads"`   // query heads per token
 	SQ      int    `json:"s_q"`     // query tokens per request
-	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24 or 32
+	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24, 32 or 64
 	BlockN  int    `json:"block_n"` // KV tokens per tile: 64
 	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 512
 	Rope    int    `json:"rope"`    // width of the rope key: 64
@@ -87,16 +87,25 @@ func (s Spec) WithDefaults() Spec {
 	return s
 }
 
-// maxBlockH is the widest row block: 512 × 32 f32 outputs are 128 registers of
-// each of a warpgroup's threads.
-const maxBlockH = 32
+// The row blocks: swap-AB puts up to 32 rows on wgmma's N, where 512 × 32 f32
+// outputs are 128 registers of each of a warpgroup's threads; seesaw puts 64 on
+// its M.
+const (
+	swapBlockH   = 32
+	seesawBlockH = 64
+)
 
-// balancedBlock returns the smallest multiple of 8 that covers the rows in as
-// few row blocks as maxBlockH allows: 40 rows are two blocks of 24, not 32 + 8.
+// balancedBlock returns the row block for so many rows: the smallest multiple
+// of 8 that holds them where swap-AB can, 64 beyond.
 func balancedBlock(rows int) int {
-	blocks := (rows + maxBlockH - 1) / maxBlockH
-	return (rows + 8*blocks - 1) / (8 * blocks) * 8
+	if rows > swapBlockH {
+		return seesawBlockH
+	}
+	return (rows + 7) / 8 * 8
 }
+
+// seesaw reports whether the spec's rows lie on wgmma's M.
+func (s Spec) seesaw() bool { return s.BlockH == seesawBlockH }
 
 // Validate reports the first field that cannot be built.
 func (s Spec) Validate() error {
@@ -110,9 +119,13 @@ func (s Spec) Validate() error {
 		return refuse("sq", s.SQ, 1, "a request has at least one query token")
 	case s.Rows() > 1<<14:
 		return refuse("heads × sq", s.Rows(), 1<<14, "more than 2¹⁴ rows per request")
-	case s.BlockH%8 != 0 || s.BlockH < 8 || s.BlockH > maxBlockH:
-		return refuse("block-h", s.BlockH, nearest(s.BlockH, 8, 8, maxBlockH),
-			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit one warpgroup's registers)", maxBlockH)
+	case s.BlockH != seesawBlockH && (s.BlockH%8 != 0 || s.BlockH < 8 || s.BlockH > swapBlockH):
+		near := nearest(s.BlockH, 8, 8, swapBlockH)
+		if s.BlockH > (swapBlockH+seesawBlockH)/2 {
+			near = seesawBlockH
+		}
+		return refuse("block-h", s.BlockH, near,
+			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit one warpgroup's registers), or %d (wgmma's M)", swapBlockH, seesawBlockH)
 	case s.Page != 64:
 		return refuse("page", s.Page, 64, "the cache has pages of 64 tokens")
 	case s.BlockN != s.Page:
@@ -121,6 +134,10 @@ func (s Spec) Validate() error {
 		return refuse("latent", s.Latent, closest(s.Latent, widths), "a row of 16-byte chunks must divide evenly among 128 threads")
 	case !slices.Contains(widths[:2], s.Rope):
 		return refuse("rope", s.Rope, closest(s.Rope, widths[:2]), "a row of 16-byte chunks must divide evenly among 128 threads")
+	case s.seesaw() && s.Latent < 128:
+		return refuse("latent", s.Latent, 128, "two warpgroups each own half of the latent, in boxes of 64 columns")
+	case s.seesaw() && s.Stages < 2:
+		return refuse("stages", s.Stages, 2, "two warpgroups hold a tile each")
 	case s.Cluster != 1:
 		return refuse("cluster", s.Cluster, 1, "this family merges its splits in a second kernel")
 	}

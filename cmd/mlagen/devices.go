@@ -5,6 +5,7 @@ import (
 
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/cuda"
+	"github.com/mlagen/mlagen/runtime/emu"
 )
 
 // device is something that executes kernels, by its name on the command line.
@@ -18,6 +19,7 @@ type device struct {
 
 // devices are those that -device names, the default first.
 var devices = []device{
+	{name: "emu", open: func() (runtime.Driver, error) { return emu.Open(emu.Options{}) }, maxFLOP: 20e9, hazards: true},
 	{name: "cuda", open: func() (runtime.Driver, error) { return cuda.Open(0) }},
 }
 

@@ -1,0 +1,156 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+)
+
+// rowSoftmax is the online softmax of score fragments whose rows are query
+// rows, shared by two warpgroups that take turns with the tiles: a row lies in
+// the same lanes of the same warp of both, and both scale what they hold
+// relative to one reference maximum, which they tell each other.
+type rowSoftmax struct {
+	k     *gen.Kernel
+	s     Spec
+	scale gen.Scalar
+	max   [2]*gen.Var // of a thread's rows r and r+8: the reference maximum
+	sum   [2]*gen.Var // the thread's own share of the sum
+}
+
+func newRowSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar) *rowSoftmax {
+	c := &rowSoftmax{k: k, s: s, scale: scale}
+	for h := range c.max {
+		c.max[h] = k.Var(k.NegInf())
+		c.sum[h] = k.Var(k.Float(0))
+	}
+	return c
+}
+
+// reset begins a new request.
+func (c *rowSoftmax) reset() {
+	for h := range c.max {
+		c.max[h].Set(c.k.NegInf())
+		c.sum[h].Set(0.0)
+	}
+}
+
+// rowOf returns which of a thread's two rows element i of a fragment lies in.
+func rowOf(i int) int { return i >> 1 & 1 }
+
+// scaled returns the scores in powers of two.
+func (c *rowSoftmax) scaled(scores gen.Accumulator) []gen.Value {
+	scale := c.scale.Read()
+	s := make([]gen.Value, len(scores.R))
+	for i, r := range scores.R {
+		s[i] = r.Mul(scale)
+	}
+	return s
+}
+
+// top returns the largest score of each of the thread's rows.
+func (c *rowSoftmax) top(s []gen.Value) [2]gen.Value {
+	var top [2]gen.Value
+	for i, v := range s {
+		h := rowOf(i)
+		if i < 4 && i%2 == 0 {
+			top[h] = v
+		} else {
+			top[h] = top[h].Max(v)
+		}
+	}
+	for h := range top {
+		top[h] = top[h].Reduce(gen.MaxOf, 1, 2)
+	}
+	return top
+}
+
+// follow takes over the reference that the other warpgroup has left in shared
+// memory, and scales the accumulator to it where it differs.
+func (c *rowSoftmax) follow(reference gen.Region, out gen.Accumulator) {
+	row := c.k.FragmentRow()
+	next := [2]gen.Value{reference.At(row).Load(0), reference.At(row).Load(8)}
+	c.move(next, [2]gen.Value{next[0].Ne(c.max[0]), next[1].Ne(c.max[1])}, out)
+}
+
+// lead raises the reference where a score exceeds it by more than maxLag,
+// scales the accumulator to it, and leaves it for the other warpgroup. scaled
+// runs before the accumulator is touched.
+func (c *rowSoftmax) lead(top [2]gen.Value, reference gen.Region, out gen.Accumulator) {
+	k := c.k
+	var next, grown [2]gen.Value
+	for h := range top {
+		grown[h] = top[h].Gt(c.max[h].Add(float64(maxLag)))
+		next[h] = k.Select(grown[h], top[h], c.max[h].Value)
+	}
+	c.move(next, grown, out)
+	k.If(k.Lane().And(3).Eq(0), func() {
+		at := reference.At(k.FragmentRow())
+		at.Store(0, next[0])
+		at.Store(8, next[1])
+	})
+}
+
+// move changes the reference to next in the rows that changed.
+func (c *rowSoftmax) move(next, changed [2]gen.Value, out gen.Accumulator) {
+	k := c.k
+	k.If(k.AnyInWarp(changed[0].Or(changed[1])), func() {
+		var factor [2]gen.Value
+		for h := range next {
+			// With no key seen yet both are −∞ and the factor must not be NaN.
+			factor[h] = c.max[h].Sub(finite(k, next[h])).Exp2()
+			c.max[h].Set(next[h])
+			c.sum[h].Scale(factor[h])
+		}
+		for i, r := range out.R {
+			r.Scale(factor[rowOf(i)])
+		}
+	})
+}
+
+// weights returns the tile's weights relative to the reference, packed in
+// pairs of columns, and adds them to the sums.
+func (c *rowSoftmax) weights(s []gen.Value) []gen.Value {
+	k := c.k
+	reference := [2]gen.Value{finite(k, c.max[0].Value), finite(k, c.max[1].Value)}
+	packed := make([]gen.Value, 0, len(s)/2)
+	for i := 0; i < len(s); i += 2 {
+		h := rowOf(i)
+		// Subtracting rounded products, never fused, gives exactly 0 at the
+		// reference, however large the scores.
+		p, q := s[i].Sub(reference[h]).Exp2(), s[i+1].Sub(reference[h]).Exp2()
+		c.sum[h].Increase(p.Add(q))
+		packed = append(packed, k.Pack(c.s.dtype(), p, q))
+	}
+	return packed
+}
+
+// finish adds up both warpgroups' sums through shared memory, [2][64] floats,
+// and returns one value per row of the thread. Both warpgroups meet in it.
+func (c *rowSoftmax) finish(sums gen.Region, group gen.Value, both gen.NamedBarrier) softmaxState {
+	k := c.k
+	row := k.FragmentRow()
+	var own [2]gen.Value
+	for h := range own {
+		own[h] = c.sum[h].Reduce(gen.SumOf, 1, 2)
+	}
+	k.If(k.Lane().And(3).Eq(0), func() {
+		mine := sums.At(group.Mul(64).Add(row))
+		mine.Store(0, own[0])
+		mine.Store(8, own[1])
+	})
+	both.Sync()
+	var st softmaxState
+	all := sums.At(row)
+	for h := range own {
+		sum := all.Load(8 * h).Add(all.Load(64 + 8*h))
+		some := sum.Gt(0.0)
+		st.inverse = append(st.inverse, k.Select(some, sum.Reciprocal(), k.Float(0)))
+		st.lse = append(st.lse, k.Select(some, c.max[h].Add(sum.Log2()), k.NegInf()))
+	}
+	return st
+}
+
+// sums is the size of finish's scratch.
+const rowSumWords = 2 * 64
+
+// referenceWords is the size of one warpgroup's word to the other.
+const referenceWords = 64

@@ -1,0 +1,256 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// The parts of a KV tile in the order of their arrival: the rope key, which is
+// free first, then the latent's halves.
+const (
+	ropePart = iota
+	leftPart
+	rightPart
+)
+
+// seesawDecode attends up to 64 packed query rows, which lie on wgmma's M. The
+// output, 64 × 512 in f32, is half of the register file, so two warpgroups own
+// half of its columns each and take turns with the KV tiles:
+//
+//	left:  S₀ = Q·K₀ᵀ  P₀  O_left += P₀·V₀  O_left += P₁·V₁
+//	right: S₁ = Q·K₁ᵀ      O_right += P₀·V₀  P₁  O_right += P₁·V₁
+//
+// While one takes a softmax the other's multiplies run. A warpgroup multiplies
+// its own weights from registers and the other's from shared memory: P₀ has a
+// tile of its own, P₁ lies where K₁'s rope key was. V is the latent part of
+// K's bytes, transposed. A half of a tile is refilled as soon as its owner has
+// multiplied it. (The schedule is FlashMLA's, described in its deep-dive
+// document, with a producer warpgroup and a lagging maximum.)
+func seesawDecode(s Spec) (*gen.Output, error) {
+	k := gen.NewKernel("absorb_decode", s, s.options())
+	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
+	q := queryReader(k, s)
+	table := k.Pointer("block_table", isa.S32)
+	tableStride := k.Scalar("block_table_stride", isa.S64)
+	kvLen := k.Pointer("kv_len", isa.S32)
+	todo := workReader(k)
+	result := resultWriter(k, s)
+	scale := k.Scalar("scale_log2", isa.F32)
+
+	half := s.Latent / 2
+	ring := k.Pipeline("kv", s.Stages, s.kvTile(),
+		gen.Part{First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
+		gen.Part{First: 0, Count: half / 64, Arrivals: 4},
+		gen.Part{First: half / 64, Count: half / 64, Arrivals: 4})
+	queries := k.SharedTile("q", s.queryTile())
+	firstWeights := k.SharedTile("p", s.weightTile())
+	references := k.SharedArray("references", isa.F32, 2*referenceWords)
+	sums := k.SharedArray("sums", isa.F32, rowSumWords)
+	k.AlignmentCheck()
+	k.InitBarriers()
+	k.WaitForPreviousGrid()
+	k.AllowNextGrid()
+
+	part := k.Block().Div(s.RowBlocks())
+	firstRow := k.Block().Rem(s.RowBlocks()).Mul(s.BlockH)
+	both := k.NamedBarrier(256)
+	ready := [2]gen.NamedBarrier{k.NamedBarrier(256), k.NamedBarrier(256)}
+	reference := [2]gen.Region{references, references.At(referenceWords)}
+
+	// side is one warpgroup's work; which says whether it is the left (0) or
+	// the right (1).
+	side := func(which int, attend func(pair pair)) func() {
+		return func() {
+			team := k.NamedBarrier(128)
+			tiles := ring.Consumer()
+			p := pair{
+				k: k, s: s, which: which, team: team, tiles: tiles,
+				scores: k.Accumulator(s.BlockN), out: k.Accumulator(half),
+				queries: queries, firstWeights: firstWeights, ready: ready, reference: reference,
+			}
+			p.softmax = newRowSoftmax(k, s, scale)
+			todo.each(part, func(it item) {
+				p.length = kvLen.At(it.request).Load(0)
+				p.firstRow = firstRow
+				p.softmax.reset()
+				q.load(it.request, firstRow, queries, 256)
+				p.out.Zero()
+				k.FenceAsync()
+				both.Sync()
+				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
+					p.first, p.second = t, t.Add(1).Lt(it.end)
+					attend(p)
+				})
+				state := p.softmax.finish(sums, k.Int(which), both)
+				k.IfElse(it.whole(), func() {
+					result.wholeRows(it, firstRow, p.out, which, state, queries.Reuse(s.outputTile()), both)
+				}, func() {
+					result.partialRows(it, firstRow, p.out, which, state)
+				})
+				both.Sync() // the staged output has been read before the next queries overwrite it
+			})
+		}
+	}
+
+	load := func() {
+		k.If(k.Warp().Eq(8), func() {
+			k.OneLane(func() {
+				policy := k.EvictFirst()
+				tiles := ring.Producer()
+				todo.each(part, func(it item) {
+					pages := table.At(it.request.Extend().Mul(tableStride.Read()))
+					next := k.Var(k.Int(0))
+					k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
+					k.For("page", it.begin, it.end, 1, func(t gen.Value) {
+						page := k.Var(next.Value)
+						k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
+						tiles.Load(kv, policy, k.Int(0), page.Value)
+					})
+				})
+			})
+		})
+	}
+	k.Roles(
+		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 240, Body: side(0, pair.left)},
+		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 240, Body: side(1, pair.right)},
+		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: load},
+	)
+	return k.Build()
+}
+
+// pair is one warpgroup's view of two consecutive KV tiles, the second of which
+// may be missing.
+type pair struct {
+	k            *gen.Kernel
+	s            Spec
+	which        int // 0 left, 1 right: the half of the output this warpgroup owns
+	team         gen.NamedBarrier
+	tiles        *gen.Consumer
+	scores, out  gen.Accumulator
+	softmax      *rowSoftmax
+	queries      gen.SharedTile
+	firstWeights gen.SharedTile
+	ready        [2]gen.NamedBarrier // weights and reference of tile 0, 1 are there
+	reference    [2]gen.Region
+	length       gen.Value
+	firstRow     gen.Value
+	first        gen.Value // index of tile 0
+	second       gen.Value // whether there is a tile 1
+}
+
+// speaker is the thread that releases parts for its warp.
+func (p pair) speaker() gen.Value { return p.k.Lane().Eq(0) }
+
+// values returns this warpgroup's half of a tile's values.
+func (p pair) values(tile gen.Slot) gen.SharedTile {
+	half := p.s.Latent / 2
+	return tile.Columns(p.which*half, half)
+}
+
+// secondWeights returns the place of P₁: K₁'s rope key, which nobody needs
+// after S₁.
+func (p pair) secondWeights(tile gen.Slot) gen.SharedTile {
+	return tile.Columns(p.s.Latent, p.s.Rope).Reuse(p.s.weightTile())
+}
+
+// mask returns the visibility of tile i of the pair.
+func (p pair) mask(i int) visibility {
+	return visibility{s: p.s, length: p.length, firstToken: p.first.Add(i).Mul(p.s.BlockN), firstRow: p.firstRow}
+}
+
+// clear zeroes unused tokens in this warpgroup's half of tile i's values.
+func (p pair) clear(i int, tile gen.Slot) {
+	mask := p.mask(i)
+	p.k.If(mask.partial(), func() {
+		p.team.Sync() // all warps have read the tile as keys
+		mask.clearUnused(p.k, p.values(tile))
+		p.k.FenceAsync()
+		p.team.Sync()
+	})
+}
+
+// multiplyKeys issues the scores of a tile.
+func (p pair) multiplyKeys(tile gen.Slot) {
+	p.k.Multiply(p.scores, p.queries.KMajor(), tile.KMajor(), 0, false)
+	p.k.CommitMultiply()
+}
+
+// score returns the finished scores of tile i, masked, in powers of two.
+func (p pair) score(i int) []gen.Value {
+	p.mask(i).hideColumns(p.k, p.scores)
+	return p.softmax.scaled(p.scores)
+}
+
+// publish stores weights for the other warpgroup and tells it.
+func (p pair) publish(i int, weights []gen.Value, to gen.SharedTile) {
+	to.StoreRows(weights, 0)
+	p.k.FenceAsync()
+	p.ready[i].Arrive()
+}
+
+// left runs the left warpgroup's side of the pair.
+func (p pair) left() {
+	k := p.k
+	tile := p.tiles.Next()
+	p.multiplyKeys(tile)
+	k.WaitMultiply(0)
+	tile.Release(p.speaker(), ropePart)
+	s := p.score(0)
+	p.softmax.lead(p.softmax.top(s), p.reference[0], p.out)
+	weights := p.softmax.weights(s)
+	p.publish(0, weights, p.firstWeights)
+	p.clear(0, tile)
+	k.MultiplyFragment(p.out, weights, p.values(tile).Transposed())
+	k.CommitMultiply()
+	k.WaitMultiply(0)
+	tile.Release(p.speaker(), leftPart)
+	k.If(p.second, func() {
+		tile := p.tiles.Next()
+		p.ready[1].Sync()
+		p.softmax.follow(p.reference[1], p.out)
+		p.clear(1, tile)
+		k.Multiply(p.out, p.secondWeights(tile).KMajor(), p.values(tile).Transposed(), 0, true)
+		k.CommitMultiply()
+		k.WaitMultiply(0)
+		tile.Release(p.speaker(), ropePart, leftPart)
+	})
+}
+
+// right runs the right warpgroup's side of the pair. Tile 1's scores are
+// issued first, so that they are under way while the left warpgroup's weights
+// are awaited.
+func (p pair) right() {
+	k := p.k
+	first := p.tiles.Next()
+	multiplyFirst := func() {
+		p.ready[0].Sync()
+		p.softmax.follow(p.reference[0], p.out)
+		p.clear(0, first)
+		k.Multiply(p.out, p.firstWeights.KMajor(), p.values(first).Transposed(), 0, true)
+		k.CommitMultiply()
+	}
+	k.IfElse(p.second, func() {
+		second := p.tiles.Next()
+		p.multiplyKeys(second)
+		multiplyFirst()
+		k.WaitMultiply(1)
+		s := p.score(1)
+		top := p.softmax.top(s)
+		k.WaitMultiply(0)
+		first.Release(p.speaker(), rightPart)
+		p.softmax.lead(top, p.reference[1], p.out)
+		weights := p.softmax.weights(s)
+		p.team.Sync() // all warps have read the rope key that the weights replace
+		p.publish(1, weights, p.secondWeights(second))
+		p.clear(1, second)
+		k.MultiplyFragment(p.out, weights, p.values(second).Transposed())
+		k.CommitMultiply()
+		k.WaitMultiply(0)
+		second.Release(p.speaker(), rightPart)
+	}, func() {
+		multiplyFirst()
+		k.WaitMultiply(0)
+		first.Release(p.speaker(), rightPart)
+	})
+}
