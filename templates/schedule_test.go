@@ -1,0 +1,372 @@
+package templates
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mlagen/mlagen/ptx/emu"
+	"github.com/mlagen/mlagen/ptx/manifest"
+)
+
+// scheduled is a schedule as the decode and combine kernels read it: each
+// part's items in order, and the requests to merge.
+type scheduled struct {
+	parts  [][]piece
+	merges []merge
+}
+
+type piece struct{ Request, Begin, End, Slot int }
+
+type merge struct{ Request, First, Count int }
+
+// capacities are what a host reserves: items, slots of partial results, and
+// merges (the count's entry included).
+func capacities(batch, parts, splits int) (items, slots, merges int) {
+	if splits == 0 {
+		return batch + parts, 2 * parts, 1 + min(batch, parts)
+	}
+	return batch*splits + parts, batch * splits, 1 + batch
+}
+
+// launcher runs the schedule kernel on the emulator.
+type launcher struct {
+	program *emu.Program
+	man     *manifest.Manifest
+}
+
+func newLauncher(t *testing.T) launcher {
+	t.Helper()
+	out, err := Build("decode-schedule", Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := emu.Compile(out.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launcher{p, out.Manifest}
+}
+
+// schedule runs the kernel with buffers of exactly the capacities, so that the
+// emulator faults on what lies beyond them.
+func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (scheduled, error) {
+	m := emu.New(emu.Config{NoHazards: !hazards})
+	items, _, merges := capacities(len(kvLen), parts, splits)
+	var err error
+	alloc := func(name string, words int) uint64 {
+		p, e := m.Alloc(name, uint64(4*words))
+		if e != nil && err == nil {
+			err = e
+		}
+		return p
+	}
+	values := map[string]uint64{
+		"kv_len": alloc("kv_len", len(kvLen)), "part_first": alloc("part_first", parts+1),
+		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges),
+		"batch": uint64(len(kvLen)), "parts": uint64(parts), "splits": uint64(splits),
+	}
+	if err != nil {
+		return scheduled{}, err
+	}
+	var lengths []byte
+	for _, n := range kvLen {
+		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(n))
+	}
+	if err := m.Write(values["kv_len"], lengths); err != nil {
+		return scheduled{}, err
+	}
+	last := l.man.Params[len(l.man.Params)-1]
+	params := make([]byte, last.Offset+last.Size)
+	for _, p := range l.man.Params {
+		v, ok := values[p.Name]
+		if !ok {
+			return scheduled{}, fmt.Errorf("no value for parameter %q", p.Name)
+		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], v)
+		copy(params[p.Offset:p.Offset+p.Size], b[:])
+	}
+	report, err := m.Launch(l.program, l.man.Kernel, emu.LaunchConfig{
+		Grid: emu.Dim{X: 1}, Block: emu.Dim{X: l.man.Threads}, Shared: l.man.Shared, Params: params,
+	})
+	if err != nil {
+		return scheduled{}, err
+	}
+	if bad := report.Errors(); len(bad) > 0 {
+		return scheduled{}, fmt.Errorf("%d hazards, the first: %v", len(bad), bad[0])
+	}
+
+	read := func(name string, words int) []int {
+		b := make([]byte, 4*words)
+		if e := m.Read(b, values[name]); e != nil && err == nil {
+			err = e
+		}
+		out := make([]int, words)
+		for i := range out {
+			out[i] = int(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+		return out
+	}
+	first, list, merged := read("part_first", parts+1), read("items", 4*items), read("merges", 4*merges)
+	if err != nil {
+		return scheduled{}, err
+	}
+	var s scheduled
+	item := func(i int) (piece, error) {
+		if i < 0 || i >= items {
+			return piece{}, fmt.Errorf("item %d of %d", i, items)
+		}
+		return piece{list[4*i], list[4*i+1], list[4*i+2], list[4*i+3]}, nil
+	}
+	for p := range parts {
+		var mine []piece
+		it, err := item(p)
+		if err != nil {
+			return s, err
+		}
+		if it.Request != idle {
+			mine = append(mine, it)
+		} else if first[p] != first[p+1] {
+			return s, fmt.Errorf("part %d is idle and has the further items %d…%d", p, first[p], first[p+1])
+		}
+		for i := first[p]; i < first[p+1]; i++ {
+			if it, err = item(i); err != nil {
+				return s, err
+			}
+			mine = append(mine, it)
+		}
+		s.parts = append(s.parts, mine)
+	}
+	if n := merged[0]; n < 0 || n >= merges {
+		return s, fmt.Errorf("%d merges: there is room for %d", n, merges-1)
+	}
+	for i := 1; i <= merged[0]; i++ {
+		s.merges = append(s.merges, merge{merged[4*i], merged[4*i+1], merged[4*i+2]})
+	}
+	return s, nil
+}
+
+// check says what is wrong with a schedule.
+func (s scheduled) check(kvLen []int, parts, splits int) error {
+	tiles := make([]int, len(kvLen))
+	total := 0
+	for r, n := range kvLen {
+		tiles[r] = (max(n, 0) + 63) / 64
+		total += tiles[r]
+	}
+	pieces := make([][]piece, len(kvLen))
+	for p, list := range s.parts {
+		for _, it := range list {
+			if it.Request < 0 || it.Request >= len(kvLen) {
+				return fmt.Errorf("part %d has request %d of %d", p, it.Request, len(kvLen))
+			}
+			pieces[it.Request] = append(pieces[it.Request], it)
+		}
+	}
+
+	// Every tile of every request once; requests without a tile have one piece,
+	// which writes their empty rows.
+	_, slots, _ := capacities(len(kvLen), parts, splits)
+	owner := make([]int, slots)
+	var merges []merge
+	for r, list := range pieces {
+		slices.SortFunc(list, func(a, b piece) int { return a.Begin - b.Begin })
+		at := 0
+		for i, it := range list {
+			if it.Begin != at || it.End < it.Begin || it.End == it.Begin && tiles[r] > 0 {
+				return fmt.Errorf("request %d of %d tiles has the pieces %v", r, tiles[r], list)
+			}
+			at = it.End
+			if whole := len(list) == 1; whole != (it.Slot == -1) {
+				return fmt.Errorf("request %d has %d pieces and one with slot %d", r, len(list), it.Slot)
+			} else if whole {
+				continue
+			}
+			switch {
+			case it.Slot < 0 || it.Slot >= slots:
+				return fmt.Errorf("request %d has slot %d of %d", r, it.Slot, slots)
+			case owner[it.Slot] != 0:
+				return fmt.Errorf("requests %d and %d share slot %d", owner[it.Slot]-1, r, it.Slot)
+			case it.Slot != list[0].Slot+i:
+				return fmt.Errorf("request %d: slots are not consecutive in %v", r, list)
+			}
+			owner[it.Slot] = r + 1
+		}
+		if at != tiles[r] || len(list) == 0 {
+			return fmt.Errorf("request %d of %d tiles has the pieces %v", r, tiles[r], list)
+		}
+		if len(list) > 1 {
+			merges = append(merges, merge{r, list[0].Slot, len(list)})
+		}
+	}
+	got := slices.Clone(s.merges)
+	slices.SortFunc(got, func(a, b merge) int { return a.Request - b.Request })
+	if diff := cmp.Diff(merges, got); diff != "" {
+		return fmt.Errorf("merges (-want +got):\n%s", diff)
+	}
+	if splits > 0 {
+		return s.checkForced(tiles, pieces, splits)
+	}
+	return s.checkBalance(total, len(kvLen), parts)
+}
+
+// checkForced: every request has the pieces asked for, as even as they can be,
+// and so has every part.
+func (s scheduled) checkForced(tiles []int, pieces [][]piece, splits int) error {
+	all := 0
+	for r, list := range pieces {
+		if want := max(1, min(splits, tiles[r])); len(list) != want {
+			return fmt.Errorf("request %d of %d tiles has %d pieces: want %d", r, tiles[r], len(list), want)
+		}
+		all += len(list)
+		for _, it := range list {
+			if n := it.End - it.Begin; n < tiles[r]/len(list) || n > (tiles[r]+len(list)-1)/len(list) {
+				return fmt.Errorf("request %d of %d tiles has uneven pieces %v", r, tiles[r], list)
+			}
+		}
+	}
+	for p, list := range s.parts {
+		if n := len(s.parts); len(list) < all/n || len(list) > (all+n-1)/n {
+			return fmt.Errorf("part %d has %d of %d pieces, the parts are %d", p, len(list), all, n)
+		}
+	}
+	return nil
+}
+
+// checkBalance: no part costs much more than its share. The slack is what the
+// aligned schedule may cost more, a piece's cost for going on with a request
+// that another part began, and cuts moved by a shortest piece at both ends.
+func (s scheduled) checkBalance(tiles, batch, parts int) error {
+	share := (tiles + batch*pieceCost + parts - 1) / parts
+	limit := share + share/16 + 1 + pieceCost + 2*minPiece
+	for p, list := range s.parts {
+		cost := 0
+		for _, it := range list {
+			cost += it.End - it.Begin + pieceCost
+		}
+		if cost > limit {
+			return fmt.Errorf("part %d costs %d tiles; its share is %d, the limit %d: %v", p, cost, share, limit, list)
+		}
+	}
+	return nil
+}
+
+// lengths are request lengths of one character.
+func lengths(r *rand.Rand, batch int) []int {
+	kind, top := r.IntN(6), 1<<(5+r.IntN(12))
+	list := make([]int, batch)
+	for i := range list {
+		switch kind {
+		case 0: // equal
+			list[i] = top
+		case 1: // even
+			list[i] = r.IntN(top)
+		case 2: // many are empty
+			list[i] = max(0, r.IntN(2*top)-top)
+		case 3: // few are long
+			list[i] = r.IntN(100)
+			if r.IntN(20) == 0 {
+				list[i] = r.IntN(8 * top)
+			}
+		case 4: // edges of tiles
+			list[i] = 64*r.IntN(top/64+1) + r.IntN(3) - 1
+		case 5: // all empty
+		}
+	}
+	return list
+}
+
+// TestSchedule runs the kernel on the emulator over batches of every size and
+// character.
+func TestSchedule(t *testing.T) {
+	l := newLauncher(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	for run := range 400 {
+		batch, parts, splits := 1+r.IntN(40), 1+r.IntN(132), 0
+		switch run % 8 {
+		case 0:
+			batch = 1 + r.IntN(300)
+		case 1:
+			batch, parts = 1+r.IntN(4), 132
+		case 2:
+			parts = 1 + r.IntN(4)
+		case 3, 4:
+			splits = 1 + r.IntN(20)
+		case 5:
+			if run%40 == 5 {
+				batch = 1 + r.IntN(3000)
+			}
+		}
+		kvLen := lengths(r, batch)
+		s, err := l.schedule(kvLen, parts, splits, run%10 == 0)
+		if err == nil {
+			err = s.check(kvLen, parts, splits)
+		}
+		if err != nil {
+			t.Errorf("run %d, batch %d, %d parts, %d splits: %.1000v\nlengths %.400v", run, batch, parts, splits, err, fmt.Sprint(kvLen))
+		}
+	}
+}
+
+// TestScheduleOfNothing: without a request every part is idle.
+func TestScheduleOfNothing(t *testing.T) {
+	l := newLauncher(t)
+	for _, splits := range []int{0, 3} {
+		s, err := l.schedule(nil, 5, splits, true)
+		if err != nil {
+			t.Errorf("%d splits: %v", splits, err)
+			continue
+		}
+		if diff := cmp.Diff(scheduled{parts: make([][]piece, 5)}, s, cmp.AllowUnexported(scheduled{})); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestScheduleFaults: check finds each way in which a schedule can be wrong.
+func TestScheduleFaults(t *testing.T) {
+	kvLen := []int{64 * 50, 64 * 2, 0, 64 * 2, 64 * 3}
+	good := func() scheduled {
+		return scheduled{
+			parts: [][]piece{
+				{{0, 0, 17, 0}}, {{0, 17, 34, 1}}, {{0, 34, 50, 2}},
+				{{1, 0, 2, -1}, {2, 0, 0, -1}, {3, 0, 2, -1}, {4, 0, 3, -1}},
+			},
+			merges: []merge{{0, 0, 3}},
+		}
+	}
+	if err := good().check(kvLen, 4, 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, fault := range map[string]func(*scheduled){
+		"tile left out":        func(s *scheduled) { s.parts[1][0].Begin++ },
+		"tile twice":           func(s *scheduled) { s.parts[1][0].End++ },
+		"end left out":         func(s *scheduled) { s.parts[2][0].End-- },
+		"piece twice":          func(s *scheduled) { s.parts[3][0] = s.parts[3][2] },
+		"empty one left out":   func(s *scheduled) { s.parts[3] = slices.Delete(s.parts[3], 1, 2) },
+		"whole with a slot":    func(s *scheduled) { s.parts[3][0].Slot = 5 },
+		"piece without a slot": func(s *scheduled) { s.parts[0][0].Slot = -1 },
+		"slot twice":           func(s *scheduled) { s.parts[1][0].Slot = 0 },
+		"slot skipped":         func(s *scheduled) { s.parts[2][0].Slot = 3 },
+		"slot too large":       func(s *scheduled) { s.parts[2][0].Slot = 8 },
+		"no merge":             func(s *scheduled) { s.merges = nil },
+		"merge of too few":     func(s *scheduled) { s.merges[0].Count = 2 },
+		"merge of a whole":     func(s *scheduled) { s.merges = append(s.merges, merge{1, 5, 1}) },
+		"request unknown":      func(s *scheduled) { s.parts[3][0].Request = 5 },
+		"unbalanced": func(s *scheduled) {
+			s.parts[1][0].End, s.parts[2] = 50, nil
+			s.merges[0].Count = 2
+		},
+	} {
+		s := good()
+		fault(&s)
+		if s.check(kvLen, 4, 0) == nil {
+			t.Errorf("%s: nothing was found", name)
+		}
+	}
+}
