@@ -17,8 +17,6 @@ import (
 type transfer struct {
 	steps []func()
 	due   uint64 // step of the cluster at which the next one runs
-	what  string
-	store bool // from shared memory: read, then write
 	at    access
 }
 
@@ -116,11 +114,6 @@ func (cl *cluster) advanceOne() bool {
 
 // drain completes what is left when the CTAs have ended.
 func (cl *cluster) drain() {
-	for _, t := range cl.async {
-		if cl.hz != nil {
-			cl.hz.leftover(t)
-		}
-	}
 	for len(cl.async) > 0 {
 		cl.step(cl.rng.intn(len(cl.async)))
 	}
@@ -131,7 +124,7 @@ type copyGroups struct {
 	open      []*transfer
 	closed    [][]*transfer
 	committed uint64 // groups so far
-	waited    uint64 // groups known to be complete
+	read      uint64 // groups whose sources a wait has shown to be read
 }
 
 func (g *copyGroups) commit() {
@@ -157,7 +150,6 @@ func (g *copyGroups) pending(n int, read bool) bool {
 func (g *copyGroups) forget(n int) {
 	if k := len(g.closed) - n; k > 0 {
 		g.closed = g.closed[k:]
-		g.waited = max(g.waited, g.committed-uint64(n))
 	}
 }
 
@@ -208,6 +200,7 @@ func buildWaitGroup(bulk bool) func(*compiler, *ptx.Instr) error {
 			each(m, func(i int) {
 				g := w.groups(bulk, i)
 				before := g.committed - uint64(min(n, int(g.committed)))
+				g.read = max(g.read, before)
 				if !read {
 					g.forget(n)
 				}
@@ -272,7 +265,7 @@ func buildCpAsync(c *compiler, in *ptx.Instr) error {
 			if w.hz != nil {
 				w.hz.asyncWrite(w, i, w.cta, off, n, w.hz.copyComp(w, i), g.committed+1, threadCopy)
 			}
-			t := &transfer{what: "cp.async", at: w.access(i)}
+			t := &transfer{at: w.access(i)}
 			t.steps = []func(){func() { copy(to, from) }}
 			g.open = append(g.open, t)
 			w.cl.begin(t)
@@ -304,7 +297,7 @@ func buildCpAsyncArrive(c *compiler, in *ptx.Instr) error {
 			if w.hz != nil {
 				w.hz.arriveLater(w, i, bar)
 			}
-			t := &transfer{what: "cp.async.mbarrier.arrive", at: w.access(i)}
+			t := &transfer{at: w.access(i)}
 			t.steps = []func(){func() {
 				for _, x := range before {
 					for !x.done() {
@@ -366,7 +359,7 @@ func buildStAsync(c *compiler, in *ptx.Instr) error {
 			for k, r := range s {
 				storeUint(data[k*size:(k+1)*size], w.r[r][i])
 			}
-			w.load(i, bar, b, []piece{{off, n}}, "st.async", func() { copy(b.shared[off:], data) })
+			w.load(i, bar, b, []piece{{off, n}}, func() { copy(b.shared[off:], data) })
 		})
 	}
 	return nil
@@ -380,7 +373,7 @@ type piece struct {
 
 // load begins an asynchronous write of pieces of b's shared memory that is
 // counted on bar.
-func (w *warp) load(i int, bar *mbarrier, b *cta, pieces []piece, what string, write func()) {
+func (w *warp) load(i int, bar *mbarrier, b *cta, pieces []piece, write func()) {
 	bytes := 0
 	for _, p := range pieces {
 		bytes += p.n
@@ -392,8 +385,9 @@ func (w *warp) load(i int, bar *mbarrier, b *cta, pieces []piece, what string, w
 			w.hz.asyncWrite(w, i, b, p.off, p.n, bar.comp, phase+1, 0)
 		}
 		w.hz.asyncBarrier(w, i, bar)
+		bar.loads, bar.lastLoad = phase+1, at
 	}
-	t := &transfer{what: what, at: at}
+	t := &transfer{at: at}
 	t.steps = []func(){func() {
 		write()
 		if bar.phase != phase && w.hz != nil {
@@ -406,12 +400,12 @@ func (w *warp) load(i int, bar *mbarrier, b *cta, pieces []piece, what string, w
 
 // store begins an asynchronous read of a piece of the CTA's shared memory, in
 // the lane's open bulk group: first read takes the source, then write stores it.
-func (w *warp) store(i int, p piece, what string, read, write func()) {
+func (w *warp) store(i int, p piece, read, write func()) {
 	g := &w.bulk[i]
 	if w.hz != nil {
 		w.hz.asyncRead(w, i, w.cta, p.off, p.n, w.hz.bulkComp(w, i), g.committed+1)
 	}
-	t := &transfer{what: what, store: true, at: w.access(i), steps: []func(){read, write}}
+	t := &transfer{at: w.access(i), steps: []func(){read, write}}
 	g.open = append(g.open, t)
 	w.cl.begin(t)
 }

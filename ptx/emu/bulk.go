@@ -108,7 +108,7 @@ func buildBulk(c *compiler, in *ptx.Instr) error {
 					if w.hz != nil {
 						w.hz.asyncRead(w, i, from, off, n, bar.comp, bar.phase+1)
 					}
-					w.load(i, bar, b, []piece{{to, n}}, "cp.async.bulk", func() { copy(b.shared[to:int(to)+n], from.shared[off:]) })
+					w.load(i, bar, b, []piece{{to, n}}, func() { copy(b.shared[to:int(to)+n], from.shared[off:]) })
 				})
 			})
 		}
@@ -127,7 +127,7 @@ func buildBulk(c *compiler, in *ptx.Instr) error {
 				mem, _ := w.memory(i, false)
 				at := w.access(i)
 				w.checkGlobal(i, from, n)
-				w.load(i, bar, b, []piece{{to, n}}, "cp.async.bulk", func() {
+				w.load(i, bar, b, []piece{{to, n}}, func() {
 					data, err := mem(from, n)
 					w.copyFault(err, at)
 					copy(b.shared[to:], data)
@@ -181,7 +181,6 @@ func buildBulkStore(c *compiler, in *ptx.Instr, size int32, combine func(dst, sr
 	if combine == nil {
 		combine = func(dst, src []byte) error { copy(dst, src); return nil }
 	}
-	what := in.Form.Root
 	c.op.exec = func(w *warp, m uint32) {
 		each(m, func(i int) {
 			to := dst.at(w, i)
@@ -193,7 +192,7 @@ func buildBulkStore(c *compiler, in *ptx.Instr, size int32, combine func(dst, sr
 			at := w.access(i)
 			mem, flush := w.memory(i, true)
 			buf := make([]byte, n)
-			w.store(i, piece{off, n}, what,
+			w.store(i, piece{off, n},
 				func() { copy(buf, b.shared[off:]) },
 				func() {
 					data, err := mem(to, n)
@@ -319,7 +318,7 @@ func buildTensor(c *compiler, in *ptx.Instr) error {
 				w.tensorChecks(i, tm, off, len(b.shared), coords)
 				mem, _ := w.memory(i, false)
 				at := w.access(i)
-				w.load(i, bar, b, []piece{{off, tm.BoxBytes()}}, in.Form.Root, func() {
+				w.load(i, bar, b, []piece{{off, tm.BoxBytes()}}, func() {
 					w.copyFault(tm.Load(b.shared, off, coords, mem), at)
 				})
 			})
@@ -372,7 +371,7 @@ func buildTensorStore(c *compiler, in *ptx.Instr, t tensorOperand) error {
 			mem, flush := w.memory(i, true)
 			// The snapshot keeps its shared address: the swizzle depends on it.
 			buf := make([]byte, int(off)+n)
-			w.store(i, piece{off, n}, in.Form.Root,
+			w.store(i, piece{off, n},
 				func() { copy(buf[off:], b.shared[off:int(off)+n]) },
 				func() {
 					var err error

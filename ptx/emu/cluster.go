@@ -136,8 +136,8 @@ func (b *cta) exited(w *warp, m uint32) {
 		b.checkBarrier(i)
 	}
 	b.cl.barrier.exited(b.cl, n)
-	if w.live == 0 && b.cl.hz != nil {
-		b.cl.hz.warpEnd(w)
+	if b.cl.hz != nil {
+		b.cl.hz.lanesEnd(w, m)
 	}
 }
 

@@ -202,6 +202,14 @@ type findingKey struct {
 
 func newFindings() *findings { return &findings{byKey: map[findingKey]*Hazard{}} }
 
+// newKey returns the key of a finding. The accesses of a race have no order.
+func newKey(r Rule, s Severity, first, second int) findingKey {
+	if r == RuleRace && first > second {
+		first, second = second, first
+	}
+	return findingKey{r, s, first, second}
+}
+
 func opIndex(a access) int {
 	if a.op == nil {
 		return -1
@@ -210,10 +218,11 @@ func opIndex(a access) int {
 }
 
 func (f *findings) note(k *kernel, s Severity, r Rule, text string, now access, earlier ...access) {
-	key := findingKey{r, s, -1, opIndex(now)}
+	first := -1
 	if len(earlier) > 0 {
-		key.first = opIndex(earlier[0])
+		first = opIndex(earlier[0])
 	}
+	key := newKey(r, s, first, opIndex(now))
 	if h := f.byKey[key]; h != nil {
 		h.Count++
 		return
@@ -234,7 +243,7 @@ func lineOf(a *Access) int {
 }
 
 func (f *findings) add(h Hazard) {
-	key := findingKey{h.Rule, h.Severity, -2 - lineOf(h.First), -2 - lineOf(h.Second)}
+	key := newKey(h.Rule, h.Severity, -2-lineOf(h.First), -2-lineOf(h.Second))
 	if old := f.byKey[key]; old != nil {
 		old.Count += max(h.Count, 1)
 		return

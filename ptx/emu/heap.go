@@ -96,18 +96,24 @@ func (h *heap) locate(addr, n uint64) (*allocation, string) {
 	a := h.find(addr)
 	switch {
 	case a == nil:
+		if len(h.allocs) > 0 && h.allocs[0].base-addr <= guardBytes {
+			return nil, before(addr, h.allocs[0])
+		}
 		return nil, fmt.Sprintf("address %#x is in no allocation", addr)
 	case a.freed && addr < a.end():
 		return nil, fmt.Sprintf("address %#x is in %q, which has been freed", addr, a.name)
 	case addr+n > a.end():
 		text := fmt.Sprintf("address %#x is %d bytes past the end of %q (%d bytes)", addr, addr+n-a.end(), a.name, a.size)
 		if i := slices.Index(h.allocs, a); i+1 < len(h.allocs) && h.allocs[i+1].base-addr < addr-a.end() {
-			b := h.allocs[i+1]
-			text = fmt.Sprintf("address %#x is %d bytes before %q (%d bytes)", addr, b.base-addr, b.name, b.size)
+			text = before(addr, h.allocs[i+1])
 		}
 		return nil, text
 	}
 	return a, ""
+}
+
+func before(addr uint64, a *allocation) string {
+	return fmt.Sprintf("address %#x is %d bytes before %q (%d bytes)", addr, a.base-addr, a.name, a.size)
 }
 
 // peek returns the n bytes at offset off of a for reading; they lie in one

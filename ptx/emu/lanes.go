@@ -195,13 +195,3 @@ func immediate(a ptx.Operand) (int64, error) {
 	}
 	return 0, fmt.Errorf("operand %T must be a constant", a)
 }
-
-// bound returns the first error of a list.
-func bound(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -20,6 +20,9 @@ type mbarrier struct {
 	owner  int    // component of the thread that ran it
 	born   uint32 // its clock then
 	seen   []int64
+	loads  uint64 // one more than the last phase in which a copy was issued
+
+	lastLoad access
 }
 
 const (
@@ -72,8 +75,12 @@ func (b *mbarrier) check() {
 
 // String names the barrier for reports.
 func (b *mbarrier) String() string {
-	return fmt.Sprintf("mbarrier at shared address %#x of CTA %d (phase %d, %d of %d arrivals and %d bytes missing)",
-		b.addr, b.cta.number, b.phase, b.pending, b.expected, b.tx)
+	bytes := fmt.Sprintf("%d bytes missing", b.tx)
+	if b.tx < 0 {
+		bytes = fmt.Sprintf("%d bytes too many", -b.tx)
+	}
+	return fmt.Sprintf("mbarrier at shared address %#x of CTA %d (phase %d, %d of %d arrivals and %s)",
+		b.addr, b.cta.number, b.phase, b.pending, b.expected, bytes)
 }
 
 // mbarrierAt returns the live mbarrier at a shared address that w uses.

@@ -628,24 +628,28 @@ func (h *hazards) waitPhase(w *warp, i int, bar *mbarrier, parity uint64, done b
 			bar.seen[k] = -2
 		}
 	}
-	last := &bar.seen[w.own(i)]
-	target := *last
-	switch {
-	case *last == -2 && parity == 1:
-		target = -1
-	case *last == -2:
-		target = 0
-	case uint64(*last+1)&1 == parity:
-		target = *last + 1
-	}
-	if target == *last+1 && int64(bar.phase)-1 > target && !done {
-		w.reportLane(i, Error, RuleMbarrierPhase, fmt.Sprintf("waits for phase %d of the %s, which has ended %d phases since: the parity stands for a later one",
+	target := bar.target(w.own(i), parity)
+	if !done && int64(bar.phase)-1 > target {
+		// A thread that skips phases may mean a later one; a deadlock proves otherwise.
+		w.reportLane(i, Advice, RuleMbarrierPhase, fmt.Sprintf("waits for phase %d of the %s, which has ended %d phases since: the parity stands for a later one",
 			target, bar, int64(bar.phase)-1-target))
-		target = int64(bar.phase)
 	}
 	if done {
-		*last = target
+		bar.seen[w.own(i)] = target
 	}
+}
+
+// target returns the phase that a thread, which has waited for its phases in
+// turn, means by a parity.
+func (b *mbarrier) target(thread int, parity uint64) int64 {
+	last := b.seen[thread]
+	switch {
+	case last == -2: // its first wait
+		return -int64(parity)
+	case uint64(last+1)&1 == parity:
+		return last + 1
+	}
+	return last
 }
 
 // latePhase reports bytes that arrived in a later phase than they were issued in.
@@ -678,18 +682,23 @@ func (h *hazards) groupsDone(w *warp, i int, bulk bool, groups uint64, _ bool) {
 	}
 }
 
-// leftover reports a copy that uses shared memory when its CTA has ended.
-func (h *hazards) leftover(t *transfer) {
-	if len(t.steps) == 1 && t.store {
-		return // the source has been read
-	}
-	h.found.note(h.cl.g.k, Error, RuleLeftover, fmt.Sprintf("the CTA ends while %s still uses its shared memory", t.what), t.at)
-}
-
-func (h *hazards) warpEnd(w *warp) {
-	if w.wgSeq > w.wgDone {
+// lanesEnd reports copies and multiplications that nobody has waited for when
+// the lanes m of w end.
+func (h *hazards) lanesEnd(w *warp, m uint32) {
+	if w.live == 0 && w.wgSeq > w.wgDone {
 		w.report(Advice, RuleWgmmaPending, "the warp ends with multiplications that no wait_group has covered")
 	}
+	if len(h.bulkComps) == 0 {
+		return
+	}
+	each(m, func(i int) {
+		g := &w.bulk[i]
+		if len(g.open) > 0 {
+			w.reportLane(i, Error, RuleLeftover, "the thread ends with a copy in a group that it has not committed", g.open[0].at)
+		} else if k := int(g.committed - g.read); k > 0 && k <= len(g.closed) && len(g.closed[len(g.closed)-k]) > 0 {
+			w.reportLane(i, Error, RuleLeftover, "the thread ends without cp.async.bulk.wait_group for a copy out of shared memory", g.closed[len(g.closed)-k][0].at)
+		}
+	})
 }
 
 // end checks the barriers of CTAs that have ended.
@@ -703,8 +712,54 @@ func (h *hazards) end() {
 			}
 		}
 		for _, bar := range b.sortedMbarriers() {
+			if bar.loads > 0 && !h.anyKnows(bar.comp, uint32(bar.loads)) {
+				h.found.note(k, Error, RuleLeftover, "the CTA ends without having waited for a copy into its shared memory", bar.lastLoad)
+			}
 			if bar.tx != 0 {
 				h.found.note(k, Error, RuleMbarrierTx, fmt.Sprintf("CTA %d ends with the %s", b.number, bar), bar.init)
+			}
+		}
+	}
+}
+
+// anyKnows reports whether some thread knows clock of component c.
+func (h *hazards) anyKnows(c int, clock uint32) bool {
+	for _, w := range h.cl.warps {
+		var last *snapshot
+		for _, s := range w.shadow.snap {
+			if s != last && at(s.v, c) >= clock {
+				return true
+			}
+			last = s
+		}
+	}
+	return false
+}
+
+// stuck explains a deadlock by the mbarriers that cannot complete.
+func (h *hazards) stuck() {
+	k := h.cl.g.k
+	for _, b := range h.cl.ctas {
+		for _, bar := range b.sortedMbarriers() {
+			if bar.pending == 0 && bar.tx != 0 {
+				h.found.note(k, Error, RuleMbarrierTx, fmt.Sprintf("the phase of the %s cannot end: bytes expected and bytes copied differ", bar), bar.init)
+			}
+		}
+	}
+	for _, w := range h.cl.warps {
+		for _, s := range w.splits {
+			if s.wait.kind != onMbarrier {
+				continue
+			}
+			i := trailing(s.mask) & 31
+			bar := s.wait.cta.mbars[s.wait.addr]
+			if bar == nil || bar.seen == nil {
+				continue
+			}
+			if target := bar.target(w.own(i), s.wait.parity); int64(bar.phase)-1 > target {
+				a := w.accessOf(&k.code[s.pc])
+				a.lane = i
+				h.found.note(k, Error, RuleMbarrierPhase, fmt.Sprintf("waits for ever: phase %d of the %s has ended, and another since", target, bar), a)
 			}
 		}
 	}

@@ -33,12 +33,10 @@ type kernel struct {
 	static     int // bytes of static shared memory
 	dynAlign   int // alignment of extern shared memory, 0 when there is none
 	local      int // bytes of local memory per thread
-	constants  []byte
 
-	wgmma       bool
-	atomics     bool // has instructions that depend on other CTAs' order
-	maxThreads  int
-	clusterSize int
+	wgmma      bool
+	atomics    bool // has instructions that depend on other CTAs' order
+	maxThreads int
 }
 
 type fixedSlot struct {

@@ -354,6 +354,3 @@ func TestClock(t *testing.T) {
 		t.Error("the clock stands still")
 	}
 }
-
-// word64 reads a 64-bit value from two words.
-func word64(w []uint32, i int) uint64 { return uint64(w[2*i+1])<<32 | uint64(w[2*i]) }

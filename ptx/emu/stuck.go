@@ -8,6 +8,9 @@ import (
 
 // deadlock stops the run: no warp can go on and nothing is under way.
 func (cl *cluster) deadlock() {
+	if cl.hz != nil {
+		cl.hz.stuck()
+	}
 	text, first := cl.waiting()
 	panic(fault{Hazard{Severity: Error, Rule: RuleDeadlock, Kernel: cl.g.k.def.Name, Text: "nobody can go on: " + text, First: first, Count: 1}})
 }

@@ -114,8 +114,7 @@ func TestShuffles(t *testing.T) {
 	want(t, runBody(t, shuffles, 32, 0), func(i int) uint32 {
 		v := uint32(i ^ 1)
 		if i+4 < 32 {
-			v += uint32(i+4)*100 | 0
-			v += 0
+			v += uint32(i+4) * 100
 		} else {
 			v += uint32(i) * 100
 		}
