@@ -335,7 +335,7 @@ func (w *warp) tensorChecks(i int, tm *tma.Map, off uint32, limit int, coords []
 	if err := tm.Check(off, limit, coords); err != nil {
 		rule := RuleBounds
 		switch {
-		case off%128 != 0:
+		case errors.Is(err, tma.ErrAlign):
 			rule = RuleMisaligned
 		case len(coords) != len(tm.Box):
 			rule = RuleTensorMap

@@ -17,6 +17,8 @@ type cluster struct {
 	steps  uint64
 	epoch  uint64 // grows whenever something that a split may wait for happens
 	effect uint64 // step of the last effect on memory or barriers
+
+	granted uint64 // step at which another cluster last had an effect
 	counts []uint64
 	stats  Stats
 	hz     *hazards
@@ -29,6 +31,7 @@ type cluster struct {
 	conflicts []conflictCount // per instruction
 	barrier   clusterBarrier
 	polls     uint64 // rounds of try_wait time-outs without effect
+	spins     int    // polls that have found nothing since the last effect
 }
 
 // cta is one thread block.
@@ -145,7 +148,7 @@ func (b *cta) exited(w *warp, m uint32) {
 func (cl *cluster) wake() { cl.epoch++; cl.touch() }
 
 // touch notes an effect, for the watchdog.
-func (cl *cluster) touch() { cl.effect = cl.steps; cl.polls = 0 }
+func (cl *cluster) touch() { cl.effect, cl.polls, cl.spins = cl.steps, 0, 0 }
 
 // run executes up to budget warp instructions; done is true when all CTAs have
 // ended.
@@ -167,10 +170,16 @@ func (cl *cluster) run(budget uint64) (done bool, err error) {
 	end := cl.steps + budget
 	for cl.steps < end {
 		cl.advance(cl.steps)
+		if cl.spinning() {
+			cl.spins = 0
+			if !cl.advanceOne() && cl.steps < end {
+				end = cl.steps + 1 // what it waits for may be another cluster's to do
+			}
+		}
 		w := cl.choose()
 		if w != nil {
 			w.run(cl.quantum())
-			if cl.steps > cl.effect+cl.g.m.cfg.MaxSteps {
+			if cl.steps > max(cl.effect, cl.granted)+cl.g.m.cfg.MaxSteps {
 				cl.livelock()
 			}
 			continue
@@ -190,6 +199,12 @@ func (cl *cluster) run(budget uint64) (done bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// spinning reports whether the cluster's warps seem to poll for something.
+func (cl *cluster) spinning() bool {
+	const polls, steps = 64, 100_000
+	return cl.spins > polls*len(cl.warps) || cl.steps > cl.effect+steps && (cl.steps-cl.effect)%steps < 600
 }
 
 // quantum is how many instructions the chosen warp runs before another may.

@@ -22,8 +22,8 @@ func buildCvt(c *compiler, in *ptx.Instr) error {
 	if !ok {
 		return unsupported("rnd", rnd)
 	}
-	positive := func(x float32) float32 { // .relu: negative to 0, NaN stays
-		if relu && x < 0 {
+	positive := func(x float32) float32 { // .relu: negative and −0 to 0, NaN stays
+		if relu && x <= 0 {
 			return 0
 		}
 		return x

@@ -2,6 +2,9 @@ package emu
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 )
 
@@ -19,8 +22,9 @@ type grid struct {
 	counts    []uint64 // lane-instructions per instruction
 	conflicts []conflictCount
 	stats     Stats
-	found     *findings
+	found     map[int]*findings // by cluster
 	abort     error
+	abortID   int // cluster that stopped the launch
 	maps      map[uint64]*decodedMap
 }
 
@@ -37,7 +41,7 @@ func (m *Machine) Launch(p *Program, name string, cfg LaunchConfig) (*Report, er
 	g.seed = m.cfg.Seed
 	g.counts = make([]uint64, len(k.code))
 	g.conflicts = make([]conflictCount, len(k.code))
-	g.found = newFindings()
+	g.found, g.abortID = map[int]*findings{}, math.MaxInt
 	workers := m.cfg.Workers
 	if k.atomics {
 		workers = 1
@@ -93,10 +97,13 @@ func (g *grid) work(q *clusterQueue) {
 	var running []*cluster
 	limit := max(1, g.m.cfg.SMs/g.cfg.Cluster.count())
 	grow := true
-	for g.stopped() == nil {
+	for {
+		last := g.stopped()
 		if grow && len(running) < limit {
-			if id, ok := q.take(); ok {
+			if id, ok := q.take(); ok && id < last {
 				running = append(running, g.newCluster(id))
+			} else if ok {
+				continue
 			}
 		}
 		if len(running) == 0 {
@@ -104,37 +111,51 @@ func (g *grid) work(q *clusterQueue) {
 		}
 		grow = false
 		alive := running[:0]
+		progress := false
 		for _, cl := range running {
-			done, err := cl.run(slice)
-			if err != nil {
-				g.stop(err)
-				g.collect(cl)
-				return
-			}
-			if done {
-				g.collect(cl)
+			if cl.id > g.stopped() {
 				continue
 			}
-			alive = append(alive, cl)
+			before := cl.effect
+			done, err := cl.run(slice)
+			progress = progress || cl.effect != before
+			switch {
+			case err != nil:
+				g.stop(cl.id, err)
+				g.collect(cl)
+			case done:
+				g.collect(cl)
+			default:
+				alive = append(alive, cl)
+			}
 		}
 		clear(running[len(alive):])
 		running = alive
+		if progress {
+			for _, cl := range running {
+				cl.granted = cl.steps
+			}
+		}
 		grow = true
 	}
 }
 
-func (g *grid) stop(err error) {
+// stop notes that cluster id cannot go on. The clusters before it still run,
+// so that the first one that fails is the same in every run.
+func (g *grid) stop(id int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.abort == nil {
-		g.abort = err
+	if id < g.abortID {
+		g.abortID, g.abort = id, err
 	}
 }
 
-func (g *grid) stopped() error {
+// stopped returns the cluster that has stopped the launch; those after it need
+// not run.
+func (g *grid) stopped() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.abort
+	return g.abortID
 }
 
 // collect adds a cluster's counts to the grid's.
@@ -150,15 +171,30 @@ func (g *grid) collect(cl *cluster) {
 	}
 	g.stats.add(&cl.stats)
 	g.stats.Steps += cl.steps
+	f := newFindings()
 	if cl.hz != nil {
-		g.found.merge(cl.hz.found)
+		f = cl.hz.found
 	} else if cl.fatal != nil {
-		g.found.add(*cl.fatal)
+		f.add(*cl.fatal)
+	}
+	if len(f.list) > 0 {
+		g.found[cl.id] = f
 	}
 }
 
 // fault is thrown by semantics that cannot go on: an access out of bounds, a
 // misaligned one, or a broken protocol that has no defined continuation.
 type fault struct{ h Hazard }
+
+// hazards merges what the clusters found, in their order.
+func (g *grid) hazards() []Hazard {
+	all := newFindings()
+	for _, id := range slices.Sorted(maps.Keys(g.found)) {
+		if id <= g.abortID {
+			all.merge(g.found[id])
+		}
+	}
+	return all.sorted()
+}
 
 func (g *grid) describe() string { return fmt.Sprintf("launch %d of %s", g.number, g.k.def.Name) }

@@ -66,7 +66,7 @@ func (r *Report) Errors() []Hazard {
 }
 
 func (g *grid) report() *Report {
-	r := &Report{Kernel: g.k.def.Name, Stats: g.stats, Hazards: g.found.sorted()}
+	r := &Report{Kernel: g.k.def.Name, Stats: g.stats, Hazards: g.hazards()}
 	byRoot := map[string]uint64{}
 	for i, n := range g.counts {
 		r.Stats.Instructions += n

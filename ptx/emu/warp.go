@@ -169,6 +169,7 @@ func (w *warp) run(quantum int) {
 		case yield:
 			s.pc++
 			quantum = 0
+			cl.spins++
 			w.turn++
 		case gone:
 			cl.counts[o.index] += uint64(bits.OnesCount32(m))

@@ -2,7 +2,9 @@ package tma
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mlagen/mlagen/ptx/hopper"
 )
@@ -20,17 +22,42 @@ type Row struct {
 	Inside int    // bytes inside the tensor, 0 when the whole row is outside
 }
 
+// ErrAlign is wrapped by Check's errors about alignment.
+var ErrAlign = errors.New("misaligned")
+
+// chunkBytes is the unit that the copy engine moves: rows start on one in
+// both memories, and a store writes whole ones.
+const chunkBytes = 16
+
 // Check reports a copy whose operands the hardware does not accept: the number
-// of coordinates, and a shared-memory address that is not a multiple of 128 or
-// leaves the shared memory of so many bytes.
+// of coordinates, a shared-memory address that is not a multiple of 128 or
+// leaves the shared memory of so many bytes, and an innermost coordinate that
+// is not a multiple of 16 bytes. The manual does not say the last; an H200
+// takes such a copy for an illegal instruction.
 func (m *Map) Check(shared uint32, sharedBytes int, coords []int32) error {
 	switch {
 	case len(coords) != len(m.Box):
 		return fmt.Errorf("tensor copy: %d coordinates, the map has %d dimensions", len(coords), len(m.Box))
 	case shared%hopper.TileAlign != 0:
-		return fmt.Errorf("tensor copy: shared address %#x is not a multiple of %d", shared, hopper.TileAlign)
+		return fmt.Errorf("tensor copy: %w: shared address %#x is not a multiple of %d", ErrAlign, shared, hopper.TileAlign)
+	case int64(coords[0])*int64(m.ElemBytes())%chunkBytes != 0:
+		return fmt.Errorf("tensor copy: %w: innermost coordinate %d of %d-byte elements is not a multiple of %d bytes", ErrAlign, coords[0], m.ElemBytes(), chunkBytes)
 	case int(shared)+m.BoxBytes() > sharedBytes:
 		return fmt.Errorf("tensor copy: box of %d bytes at %#x leaves the shared memory of %d bytes", m.BoxBytes(), shared, sharedBytes)
+	}
+	return nil
+}
+
+// CheckStore reports what Check does, and a negative coordinate: an H200 took
+// every store and reduction tried at a negative innermost coordinate for an
+// illegal instruction. The other coordinates were not tried alone and are
+// refused with it.
+func (m *Map) CheckStore(shared uint32, sharedBytes int, coords []int32) error {
+	if err := m.Check(shared, sharedBytes, coords); err != nil {
+		return err
+	}
+	if slices.Min(coords) < 0 {
+		return fmt.Errorf("tensor store: coordinates %v: must not be negative", coords)
 	}
 	return nil
 }
@@ -118,23 +145,30 @@ func (m *Map) Load(smem []byte, shared uint32, coords []int32, global Memory) er
 	})
 }
 
-// Store copies a box from smem at address shared to coords. Elements outside
-// the tensor are not written.
+// Store copies a box from smem at address shared to coords. It writes the
+// 16-byte chunks that start inside the tensor, and all of each: where the
+// innermost size is not a multiple of 16 bytes, the bytes up to the next
+// multiple, outside the tensor, are written too, as an H200 does.
 func (m *Map) Store(smem []byte, shared uint32, coords []int32, global Memory) error {
 	return m.write(smem, shared, coords, global, func(dst, src []byte) { copy(dst, src) })
 }
 
 // Reduce combines a box of smem into the tensor at coords, element by element.
+// An innermost size that is not a multiple of 16 bytes is an error: what
+// hardware does with the chunk across the edge is not known.
 func (m *Map) Reduce(op ReduceOp, smem []byte, shared uint32, coords []int32, global Memory) error {
 	f, err := op.combiner(m.DType)
 	if err != nil {
 		return err
 	}
+	if n := m.Sizes[0] * uint64(m.ElemBytes()); n%chunkBytes != 0 {
+		return fmt.Errorf("tensor reduction: innermost size of %d elements = %d bytes: not a multiple of %d bytes, which is not emulated", m.Sizes[0], n, chunkBytes)
+	}
 	return m.write(smem, shared, coords, global, f)
 }
 
 func (m *Map) write(smem []byte, shared uint32, coords []int32, global Memory, f func(dst, src []byte)) error {
-	if err := m.Check(shared, len(smem), coords); err != nil {
+	if err := m.CheckStore(shared, len(smem), coords); err != nil {
 		return err
 	}
 	width := m.Box[0] * m.ElemBytes()
@@ -143,12 +177,13 @@ func (m *Map) write(smem []byte, shared uint32, coords []int32, global Memory, f
 		if r.Inside == 0 {
 			return nil
 		}
-		dst, err := global(r.Global, r.Inside)
+		n := (r.Inside + chunkBytes - 1) / chunkBytes * chunkBytes // at most width, and r.First is 0
+		dst, err := global(r.Global, n)
 		if err != nil {
 			return err
 		}
 		m.gather(buffer[:width], smem, r.Shared)
-		f(dst[:r.Inside], buffer[r.First:r.First+r.Inside])
+		f(dst[:n], buffer[:n])
 		return nil
 	})
 }
