@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mlagen/mlagen/ptx"
