@@ -1,0 +1,249 @@
+package gen_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/emu/num"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// The test kernel is a decode without softmax: over a list of pages of 64
+// tokens by width columns,
+//
+//	S = K·Qᵀ          64 × rows
+//	O += Kᵀ·S         width × rows
+//
+// with small whole numbers, so that results are exact.
+const (
+	width = 128
+	rows  = 16
+)
+
+// attend builds the kernel on r; the second result is what O must be,
+// [width][rows].
+func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) (*gen.Output, []uint32) {
+	r.t.Helper()
+	k := r.k
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	const pool = 5 // pages
+	cache, queries := make([]float32, pool*64*width), make([]float32, rows*width)
+	for i := range cache {
+		cache[i] = float32(rnd.IntN(8) / 7 * (1 + rnd.IntN(2)))
+	}
+	for i := range queries {
+		queries[i] = float32(rnd.IntN(4) / 3)
+	}
+	packed := func(x []float32) []uint32 {
+		return each(len(x)/2, func(i int) uint32 { return num.PackBF16(x[2*i+1], x[2*i]) })
+	}
+
+	kv := k.Tensor("kv", gen.BF16, []string{"column", "token", "page"}, []int{64, 64, 1}, hopper.Swizzle128, 128)
+	q := r.array("q", isa.B32, packed(queries)...)
+	list := r.array("pages", isa.S32, pages...)
+	floats := k.Pointer("floats", isa.F32)
+	ring := k.Pipeline("kv", stages, gen.Tile{DType: gen.BF16, Rows: 64, Cols: width, Swizzle: hopper.Swizzle128}, parts...)
+	qTile := k.SharedTile("q", gen.Tile{DType: gen.BF16, Rows: rows, Cols: width, Swizzle: hopper.Swizzle128})
+	sTile := k.SharedTile("s", gen.Tile{DType: gen.BF16, Rows: rows, Cols: 64, Swizzle: hopper.Swizzle128})
+	k.AlignmentCheck()
+	k.InitBarriers()
+	all := make([]int, len(parts))
+	for i := range all {
+		all[i] = i
+	}
+	k.Roles(
+		gen.Role{Name: "attend", Warps: gen.Warpgroups(1), Body: func() {
+			team := k.NamedBarrier(128)
+			scores := k.Accumulator(rows)
+			out := []gen.Accumulator{k.Accumulator(rows), k.Accumulator(rows)}
+			for _, o := range out {
+				o.Zero()
+			}
+			k.For("chunk", k.Thread(), rows*width/8, 128, func(i gen.Value) {
+				qTile.Chunk(i.Div(width/8), i.Rem(width/8)).StoreVector(0, q.At(i.Mul(4)).LoadVector(0, 4)...)
+			})
+			k.FenceAsync()
+			team.Sync()
+			tiles := ring.Consumer()
+			k.For("tile", 0, len(pages), 1, func(gen.Value) {
+				slot := tiles.Next()
+				k.Multiply(scores, slot.KMajor(), qTile.KMajor(), 0, false)
+				k.CommitMultiply()
+				k.WaitMultiply(0)
+				var p []gen.Value
+				for e := 0; e < len(scores.R); e += 2 {
+					p = append(p, k.Pack(gen.BF16, scores.R[e].Value, scores.R[e+1].Value))
+				}
+				sTile.StoreTransposed(p, 0)
+				k.FenceAsync()
+				team.Sync()
+				k.MultiplyRows(out, slot.Transposed(), sTile.KMajor())
+				k.CommitMultiply()
+				k.WaitMultiply(0)
+				slot.Release(k.Lane().Eq(0), all...)
+				team.Sync() // the scores have been read
+			})
+			for m, o := range out {
+				for e, v := range o.R {
+					row := k.FragmentRow().Add(64*m + o.RowStep(e))
+					floats.At(row.Mul(rows).Add(k.FragmentColumn()).Add(o.ColumnStep(e))).Store(0, v.Value)
+				}
+			}
+		}},
+		gen.Role{Name: "load", Warps: 1, Body: func() {
+			k.OneLane(func() {
+				policy := k.EvictFirst()
+				tiles := ring.Producer()
+				k.For("page", 0, len(pages), 1, func(i gen.Value) {
+					tiles.Load(kv, policy, k.Int(0), list.At(i).Load(0))
+				})
+			})
+		}},
+	)
+	out := r.build()
+	r.bind(out.Manifest.TensorMaps[0], packed(cache), []uint64{width, 64, pool}, []uint64{2 * width, 2 * width * 64})
+
+	sum := make([]float64, width*rows)
+	for _, page := range pages {
+		tile := cache[int(page)*64*width:][:64*width]
+		for token := range 64 {
+			row := tile[token*width:][:width]
+			for h := range rows {
+				s := 0.0
+				for c, x := range row {
+					s += float64(x * queries[h*width+c])
+				}
+				for c, x := range row {
+					sum[c*rows+h] += float64(x) * s
+				}
+			}
+		}
+	}
+	return out, each(width*rows, func(i int) uint32 { return math.Float32bits(float32(sum[i])) })
+}
+
+// TestPipeline: rings of one to three stages, whose tiles arrive in one part
+// or several, in either order, hand on every tile once, and in order, for
+// several rounds; whichever copy or warp is late.
+func TestPipeline(t *testing.T) {
+	pages := []uint32{3, 0, 4, 1, 1, 2, 0}
+	for name, parts := range map[string][]gen.Part{
+		"one part":  {{First: 0, Count: 2, Arrivals: 4}},
+		"two parts": {{First: 0, Count: 1, Arrivals: 4}, {First: 1, Count: 1, Arrivals: 4}},
+		"backwards": {{First: 1, Count: 1, Arrivals: 4}, {First: 0, Count: 1, Arrivals: 4}},
+	} {
+		for stages := 1; stages <= 3; stages++ {
+			for seed := range uint64(4) {
+				t.Run(fmt.Sprintf("%s, %d stages, seed %d", name, stages, seed), func(t *testing.T) {
+					r := newRig(t, 0)
+					r.machine.SetSeed(seed)
+					out, want := attend(r, seed, stages, pages, parts...)
+					if diff := cmp.Diff(want, r.execute(out, len(want))); diff != "" {
+						t.Errorf("(-want +got):\n%.2000s", diff)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestPipelineText: what is announced is the bytes of the boxes, and each part
+// has its barriers.
+func TestPipelineText(t *testing.T) {
+	r := newRig(t, 0)
+	out, _ := attend(r, 1, 2, []uint32{0}, gen.Part{First: 0, Count: 1, Arrivals: 4}, gen.Part{First: 1, Count: 1, Arrivals: 4})
+	var announced, counts []int
+	for _, s := range out.Module.Kernels[0].Body {
+		i, ok := s.(*ptx.Instr)
+		if !ok {
+			continue
+		}
+		switch i.Form.Root {
+		case "mbarrier.arrive.expect_tx":
+			announced = append(announced, int(i.Arg("txCount").(ptx.Imm)))
+		case "mbarrier.init":
+			counts = append(counts, int(i.Arg("count").(ptx.Imm)))
+		}
+	}
+	if diff := cmp.Diff([]int{64 * 64 * 2, 64 * 64 * 2}, announced); diff != "" {
+		t.Errorf("bytes announced:\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{1, 1, 1, 1, 4, 4, 4, 4}, counts); diff != "" {
+		t.Errorf("arrivals per barrier:\n%s", diff)
+	}
+	for op, want := range map[string]int{
+		"cp.async.bulk.tensor.3d": 2, "wgmma.mma_async.sync.aligned.m64n16k16": width/16 + 64/16*2, "stmatrix": 1,
+		"fence.mbarrier_init": 1, "wgmma.commit_group": 2, "wgmma.wait_group": 2,
+	} {
+		if got := count(out, op); got != want {
+			t.Errorf("%d × %s, want %d", got, op, want)
+		}
+	}
+	m := out.Manifest
+	if diff := cmp.Diff([]string{"out", "kv", "q", "pages", "floats"}, names(m.Params)); diff != "" {
+		t.Errorf("parameters:\n%s", diff)
+	}
+}
+
+// TestViews: what a tile's views give to wgmma, in numbers (PTX manual,
+// #asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor):
+// a 64×576 bf16 tile with the 128-byte swizzle.
+func TestViews(t *testing.T) {
+	k := gen.NewKernel("k", nil)
+	tile := k.SharedTile("kv", gen.Tile{DType: gen.BF16, Rows: 64, Cols: 576, Swizzle: hopper.Swizzle128})
+	key, value := tile.KMajor(), tile.Columns(0, 512).Transposed()
+	if key.Extent() != 64 || key.Depth() != 576 || value.Extent() != 512 || value.Depth() != 64 {
+		t.Errorf("keys %d×%d, values %d×%d", key.Extent(), key.Depth(), value.Extent(), value.Depth())
+	}
+	q := k.SharedTile("q", gen.Tile{DType: gen.BF16, Rows: 8, Cols: 576, Swizzle: hopper.Swizzle128})
+	p := k.SharedTile("p", gen.Tile{DType: gen.BF16, Rows: 8, Cols: 64, Swizzle: hopper.Swizzle128})
+	s, o := k.Accumulator(8), k.Accumulator(8)
+	k.Threads(128)
+	k.Multiply(s, key, q.KMajor(), 0, false)
+	k.CommitMultiply()
+	k.MultiplyRows([]gen.Accumulator{o}, value, p.KMajor())
+	k.CommitMultiply()
+	k.WaitMultiply(0)
+	out, err := k.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Steps from one wgmma to the next, in 16-byte units: within a block of
+	// the keys 2 (16 columns are 32 bytes), from block to block 512 (8 KB);
+	// along the values' tokens 128 (16 rows of 128 bytes).
+	var steps []int64
+	for _, stmt := range out.Module.Kernels[0].Body {
+		i, ok := stmt.(*ptx.Instr)
+		if ok && i.Form.Root == "add" && i.Type("type") == isa.S64 {
+			if imm, ok := i.Arg("b").(ptx.Imm); ok {
+				steps = append(steps, int64(imm))
+			}
+		}
+	}
+	want := map[int64]bool{}
+	for depth := 16; depth < 576; depth += 16 {
+		want[int64(depth/64*512+depth%64/16*2)] = true // keys
+		want[int64(depth/64*64+depth%64/16*2)] = true  // queries: blocks of 8 rows
+	}
+	for depth := 16; depth < 64; depth += 16 {
+		want[int64(depth*8)] = true // values
+	}
+	for _, s := range steps {
+		if !want[s] {
+			t.Errorf("a descriptor moves by %d", s)
+		}
+	}
+	for s := range want {
+		if !slices.Contains(steps, s) {
+			t.Errorf("no descriptor moves by %d", s)
+		}
+	}
+}
