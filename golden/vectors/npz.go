@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -96,7 +97,13 @@ func array(f *zip.File) (b []byte, elem int, err error) {
 		return nil, 0, err
 	}
 	defer r.Close()
-	n, err := npyio.NewReader(r)
+	// npyio takes a short read for a whole element, and inflated bytes come in
+	// short reads.
+	all, err := io.ReadAll(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	n, err := npyio.NewReader(bytes.NewReader(all))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -104,6 +104,7 @@ func TestSwizzleAbsolute(t *testing.T) {
 func TestZeroFillAndStore(t *testing.T) {
 	// A 3 × 10 tensor with a row pitch of 48 bytes: 24 values of which 10 count.
 	g := ramp(3 * 24)
+	// The store's last chunk starts inside and ends six elements beyond.
 	m := &Map{DType: isa.BF16, Address: g.base, Sizes: []uint64{10, 3}, Strides: []uint64{48}, Box: []int{8, 4}}
 	at := func(row, column int) uint16 { return uint16(24*row + column + 1) }
 	for _, c := range []struct {
@@ -114,10 +115,10 @@ func TestZeroFillAndStore(t *testing.T) {
 			{at(0, 0), at(0, 1), at(0, 2), at(0, 3), at(0, 4), at(0, 5), at(0, 6), at(0, 7)},
 			{at(1, 0), at(1, 1), at(1, 2), at(1, 3), at(1, 4), at(1, 5), at(1, 6), at(1, 7)},
 			{at(2, 0), at(2, 1), at(2, 2), at(2, 3), at(2, 4), at(2, 5), at(2, 6), at(2, 7)}, make([]uint16, 8)}},
-		{[]int32{-3, -1}, [][]uint16{make([]uint16, 8), {0, 0, 0, at(0, 0), at(0, 1), at(0, 2), at(0, 3), at(0, 4)},
-			{0, 0, 0, at(1, 0), at(1, 1), at(1, 2), at(1, 3), at(1, 4)}, {0, 0, 0, at(2, 0), at(2, 1), at(2, 2), at(2, 3), at(2, 4)}}},
-		{[]int32{7, 2}, [][]uint16{{at(2, 7), at(2, 8), at(2, 9), 0, 0, 0, 0, 0}, make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
-		{[]int32{10, 0}, [][]uint16{make([]uint16, 8), make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
+		{[]int32{8, -2}, [][]uint16{make([]uint16, 8), make([]uint16, 8), {at(0, 8), at(0, 9), 0, 0, 0, 0, 0, 0}, {at(1, 8), at(1, 9), 0, 0, 0, 0, 0, 0}}},
+		{[]int32{-8, 0}, [][]uint16{make([]uint16, 8), make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
+		{[]int32{8, 2}, [][]uint16{{at(2, 8), at(2, 9), 0, 0, 0, 0, 0, 0}, make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
+		{[]int32{16, 0}, [][]uint16{make([]uint16, 8), make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
 		{[]int32{math.MinInt32, math.MaxInt32}, [][]uint16{make([]uint16, 8), make([]uint16, 8), make([]uint16, 8), make([]uint16, 8)}},
 	} {
 		smem := bytes.Repeat([]byte{0xee}, 128)
@@ -128,17 +129,24 @@ func TestZeroFillAndStore(t *testing.T) {
 			t.Errorf("load at %v: %s", c.coords, d)
 		}
 
-		// Store the complement back: exactly the elements inside change.
+		// Store other values: the 16-byte chunks that start inside change.
 		for i := range smem {
 			smem[i] = 0xff
 		}
 		out := &space{g.base, slices.Clone(g.bytes)}
-		if err := m.Store(smem, 0, c.coords, out.at); err != nil {
+		err := m.Store(smem, 0, c.coords, out.at)
+		if slices.Min(c.coords) < 0 {
+			if err == nil || !strings.Contains(err.Error(), "negative") {
+				t.Errorf("store at %v: %v", c.coords, err)
+			}
+			continue
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		want := values(slices.Clone(g.bytes))
 		for row := range 3 {
-			for column := range 10 {
+			for column := range 16 {
 				x, y := column-int(c.coords[0]), row-int(c.coords[1])
 				if x >= 0 && x < 8 && y >= 0 && y < 4 {
 					want[24*row+column] = 0xffff
@@ -212,15 +220,19 @@ func TestReduce(t *testing.T) {
 		t.Error("different lengths were accepted")
 	}
 
-	g := &space{0, w(1, 2, 3, 4, 5, 6, 7, 8)}
-	m := &Map{DType: isa.U32, Sizes: []uint64{6}, Box: []int{4}}
+	g := &space{0, w(1, 2, 3, 4, 5, 6, 7, 8, 9)}
+	m := &Map{DType: isa.U32, Sizes: []uint64{8}, Box: []int{8}}
 	smem := make([]byte, 128)
-	copy(smem, w(10, 20, 30, 40))
+	copy(smem, w(10, 20, 30, 40, 50, 60, 70, 80))
 	if err := m.Reduce("add", smem, 0, []int32{4}, g.at); err != nil {
 		t.Fatal(err)
 	}
-	if want := w(1, 2, 3, 4, 15, 26, 7, 8); !bytes.Equal(g.bytes, want) {
+	if want := w(1, 2, 3, 4, 15, 26, 37, 48, 9); !bytes.Equal(g.bytes, want) {
 		t.Errorf("tensor reduction: % x, want % x", g.bytes, want)
+	}
+	m.Sizes[0] = 6
+	if err := m.Reduce("add", smem, 0, []int32{4}, g.at); err == nil || !strings.Contains(err.Error(), "not emulated") {
+		t.Errorf("tensor reduction over a part of a chunk: %v", err)
 	}
 }
 
@@ -230,6 +242,8 @@ func TestChecks(t *testing.T) {
 		"coordinates": m.Check(1024, 1<<17, []int32{0, 0}),
 		"multiple":    m.Check(1024+64, 1<<17, []int32{0, 0, 0}),
 		"leaves":      m.Check(1024, 9215, []int32{0, 0, 0}),
+		"innermost":   m.Check(1024, 1<<17, []int32{-5, 0, 0}),
+		"negative":    m.CheckStore(1024, 1<<17, []int32{0, -1, 0}),
 		"source":      CheckBulk(16, 8, 16),
 		"destination": CheckBulk(4, 16, 16),
 		"size":        CheckBulk(16, 16, 20),
@@ -238,7 +252,7 @@ func TestChecks(t *testing.T) {
 			t.Errorf("want an error about %s, got %v", want, check)
 		}
 	}
-	if err := errors.Join(m.Check(1024, 9216, []int32{-1, -1, -1}), CheckBulk(16, 32, 0)); err != nil {
+	if err := errors.Join(m.Check(1024, 9216, []int32{-8, -1, -1}), m.CheckStore(1024, 9216, []int32{8, 1, 1}), CheckBulk(16, 32, 0)); err != nil {
 		t.Error(err)
 	}
 	fault := errors.New("fault")
@@ -281,6 +295,9 @@ func FuzzBox(f *testing.F) {
 			m.Sizes = append(m.Sizes, uint64(1+rng.IntN(2*box)))
 			coords[d] = int32(rng.IntN(3*box) - box)
 			if d == 0 {
+				coords[d] = coords[d] * int32(elem) / 16 * 16 / int32(elem)
+			}
+			if d == 0 {
 				pitch = (m.Sizes[0]*uint64(elem)+15)/16*16 + uint64(16*rng.IntN(3))
 			} else {
 				m.Strides = append(m.Strides, pitch)
@@ -305,16 +322,19 @@ func FuzzBox(f *testing.F) {
 		n := m.BoxBytes() / elem
 		for e := range n {
 			at, outside, rest := uint64(0), false, e
+			written := true
 			for d := range rank {
 				c := int64(coords[d]) + int64(rest%m.Box[d])
 				rest /= m.Box[d]
-				if c < 0 || c >= int64(m.Sizes[d]) {
-					outside = true
-				} else if d == 0 {
+				outside = outside || c < 0 || c >= int64(m.Sizes[d])
+				written = written && c >= 0
+				if d == 0 {
 					at += uint64(c) * uint64(elem)
+					c = c * int64(elem) / 16 * 16 / int64(elem) // stores go by chunk
 				} else {
 					at += uint64(c) * m.Strides[d-1]
 				}
+				written = written && c < int64(m.Sizes[d])
 			}
 			place := int(shared) + e*elem
 			bits := [4]int{0, 1, 2, 3}[m.Swizzle]
@@ -323,7 +343,9 @@ func FuzzBox(f *testing.F) {
 				want[place+i] = 0
 				if !outside {
 					want[place+i] = g.bytes[at+uint64(i)]
-					back[at+uint64(i)] = ^g.bytes[at+uint64(i)]
+				}
+				if written {
+					back[at+uint64(i)] = ^want[place+i]
 				}
 			}
 		}
@@ -336,7 +358,14 @@ func FuzzBox(f *testing.F) {
 		for i := range smem {
 			smem[i] = ^smem[i]
 		}
-		if err := m.Store(smem, shared, coords, g.at); err != nil {
+		err = m.Store(smem, shared, coords, g.at)
+		if slices.Min(coords) < 0 {
+			if err == nil {
+				t.Fatalf("store at %v", coords)
+			}
+			return
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(g.bytes, back) {
