@@ -19,10 +19,10 @@ type cluster struct {
 	effect uint64 // step of the last effect on memory or barriers
 
 	granted uint64 // step at which another cluster last had an effect
-	counts []uint64
-	stats  Stats
-	hz     *hazards
-	fatal  *Hazard
+	counts  []uint64
+	stats   Stats
+	hz      *hazards
+	fatal   *Hazard
 
 	async     []*transfer // under way
 	nextDue   uint64      // when the first of them is due
@@ -61,7 +61,7 @@ const (
 )
 
 func (g *grid) newCluster(id int) *cluster {
-	cl := &cluster{g: g, id: id, rng: newPRNG(g.seed, uint64(g.number), uint64(id)+2)}
+	cl := &cluster{g: g, id: id, rng: newPRNG(g.seed, g.turn(), uint64(id)+2)}
 	cl.counts = make([]uint64, len(g.k.code))
 	cl.conflicts = make([]conflictCount, len(g.k.code))
 	cl.nextDue = never

@@ -70,6 +70,9 @@ func buildGridDependency(c *compiler, in *ptx.Instr) error {
 			}
 		} else {
 			w.cl.stats.GridLaunches++
+			if w.hz != nil && !w.hz.hasWaited(w, trailing(m)) {
+				w.cl.g.early.Store(true)
+			}
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // grid is one launch under way.
@@ -15,6 +16,7 @@ type grid struct {
 	cfg    LaunchConfig
 	params []byte
 	number int64  // of the launch on this machine
+	oldest int64  // the first launch that may be unfinished when this one starts
 	shape  Dim    // of clusters in the grid
 	seed   uint64 // of this launch
 
@@ -25,7 +27,9 @@ type grid struct {
 	found     map[int]*findings // by cluster
 	abort     error
 	abortID   int // cluster that stopped the launch
-	maps      map[uint64]*decodedMap
+
+	early atomic.Bool // griddepcontrol.launch_dependents ran before a wait
+	maps  map[uint64]*decodedMap
 }
 
 // Launch runs a kernel to its end. The report is valid also when the error is
@@ -37,6 +41,10 @@ func (m *Machine) Launch(p *Program, name string, cfg LaunchConfig) (*Report, er
 		return nil, err
 	}
 	g := &grid{m: m, k: k, cfg: cfg, params: cfg.Params, number: m.launches.Add(1)}
+	g.oldest = g.number
+	if cfg.Programmatic {
+		g.oldest = m.unfinished
+	}
 	g.shape = Dim{cfg.Grid.X / cfg.Cluster.X, cfg.Grid.Y / cfg.Cluster.Y, cfg.Grid.Z / cfg.Cluster.Z}
 	g.seed = m.cfg.Seed
 	g.counts = make([]uint64, len(k.code))
@@ -47,12 +55,18 @@ func (m *Machine) Launch(p *Program, name string, cfg LaunchConfig) (*Report, er
 		workers = 1
 	}
 	n := g.shape.count()
-	queue := &clusterQueue{n: n, order: newPRNG(g.seed, uint64(g.number), 1), shuffle: g.seed%2 == 1}
+	queue := &clusterQueue{n: n, order: newPRNG(g.seed, g.turn(), 1), shuffle: g.seed%2 == 1}
 	var wg sync.WaitGroup
 	for range min(workers, n) {
 		wg.Go(func() { g.work(queue) })
 	}
 	wg.Wait()
+	// What may be unfinished when a programmatic launch follows: this grid, and
+	// if it let its dependents start before it waited, those it may overlap.
+	m.unfinished = g.number
+	if g.early.Load() {
+		m.unfinished = g.oldest
+	}
 	return g.report(), g.abort
 }
 
@@ -196,5 +210,8 @@ func (g *grid) hazards() []Hazard {
 	}
 	return all.sorted()
 }
+
+// turn counts launches since the seed was set.
+func (g *grid) turn() uint64 { return uint64(g.number - g.m.seeded) }
 
 func (g *grid) describe() string { return fmt.Sprintf("launch %d of %s", g.number, g.k.def.Name) }

@@ -260,29 +260,44 @@ func TestHazards(t *testing.T) {
 	}
 }
 
-// TestGridDependency launches a kernel that writes and, programmatically, one
-// that reads what it wrote before waiting for it.
+// TestGridDependency launches a kernel that writes, one between, and one that
+// reads what the first wrote.
 func TestGridDependency(t *testing.T) {
-	for _, wait := range []bool{false, true} {
-		body := "\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"
-		if wait {
-			body = "\tgriddepcontrol.wait;\n" + body
-		}
+	write := compile(t, kernelText("\tst.global.b32 [%mine], %t;"))
+	idle := compile(t, kernelText("\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;"))
+	hasty := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"))
+	read := compile(t, kernelText("\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
+	patient := compile(t, kernelText("\tgriddepcontrol.wait;\n\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
+	for name, c := range map[string]struct {
+		between, last *Program
+		programmatic  bool
+		bad           bool
+	}{
+		"at once":                         {nil, read, true, true},
+		"waits":                           {nil, patient, true, false},
+		"not programmatic":                {nil, read, false, false},
+		"behind one that waits":           {idle, read, true, false},
+		"behind one that starts it early": {hasty, read, true, true},
+	} {
 		m := New(Config{})
 		out, _ := m.Alloc("out", 4096)
-		params := binary.LittleEndian.AppendUint64(nil, out)
-		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: params}
-		if _, err := m.Launch(compile(t, kernelText("\tst.global.b32 [%mine], %t;")), "k", cfg); err != nil {
+		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, out)}
+		if _, err := m.Launch(write, "k", cfg); err != nil {
 			t.Fatal(err)
 		}
 		cfg.Programmatic = true
-		r, err := m.Launch(compile(t, kernelText(body)), "k", cfg)
+		if c.between != nil {
+			if _, err := m.Launch(c.between, "k", cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg.Programmatic = c.programmatic
+		r, err := m.Launch(c.last, "k", cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := len(r.Errors()) > 0 && r.Errors()[0].Rule == RuleGridDependency
-		if found == wait {
-			t.Errorf("wait %v: hazards %v", wait, r.Hazards)
+		if found := len(r.Errors()) > 0 && r.Errors()[0].Rule == RuleGridDependency; found != c.bad {
+			t.Errorf("%s: hazards %v", name, r.Hazards)
 		}
 	}
 }

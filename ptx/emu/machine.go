@@ -28,6 +28,9 @@ type Machine struct {
 	cfg      Config
 	heap     *heap
 	launches atomic.Int64
+
+	seeded     int64 // launches before the seed was set
+	unfinished int64 // first launch that the next one, when programmatic, may overlap
 }
 
 // New returns a machine with empty memory.
@@ -44,8 +47,9 @@ func New(cfg Config) *Machine {
 	return &Machine{cfg: cfg, heap: newHeap()}
 }
 
-// SetSeed changes the seed of later launches.
-func (m *Machine) SetSeed(seed uint64) { m.cfg.Seed = seed; m.launches.Store(0) }
+// SetSeed changes the seed of later launches; the same launches after it run
+// the same way.
+func (m *Machine) SetSeed(seed uint64) { m.cfg.Seed, m.seeded = seed, m.launches.Load() }
 
 // Alloc reserves bytes of global memory whose contents are undefined: reading
 // them before they are written is a hazard. name appears in reports.

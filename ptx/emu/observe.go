@@ -467,7 +467,7 @@ func (h *hazards) asyncOverWrite(w *warp, i int, c *cell, writer, clock uint32, 
 // global checks an access to global memory.
 func (h *hazards) global(w *warp, i int, a *allocation, addr uint64, n int, f flavour) {
 	w.cl.stats.GlobalBytes += uint64(n)
-	h.gridDependency(w, i, a, f.write, w.access(i))
+	h.gridDependency(w, i, a, f.write)
 }
 
 // globalAt checks an access of a copy.
@@ -477,17 +477,20 @@ func (h *hazards) globalAt(w *warp, a *allocation, write bool, at access) {
 	}
 }
 
-// gridDependency checks that a programmatic launch has waited for the grid
-// before it when it reads what that grid wrote.
-func (h *hazards) gridDependency(w *warp, i int, a *allocation, write bool, _ access) {
+// gridDependency checks that a programmatic launch has waited for the grids it
+// may overlap when it reads what they wrote.
+func (h *hazards) gridDependency(w *warp, i int, a *allocation, write bool) {
 	g := w.cl.g
-	if g.cfg.Programmatic && !write && g.number > 1 && a.lastGrid.Load() == g.number-1 && at(w.shadow.snap[i].v, h.gridComp) == 0 {
-		w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which the previous grid wrote, before griddepcontrol.wait", a.name))
+	if n := a.lastGrid.Load(); !write && n >= g.oldest && n < g.number && !h.hasWaited(w, i) {
+		w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", a.name, n, g.number))
 	}
 	if write {
 		a.lastGrid.Store(g.number)
 	}
 }
+
+// hasWaited reports whether lane i of w is ordered after a griddepcontrol.wait.
+func (h *hazards) hasWaited(w *warp, i int) bool { return at(w.shadow.snap[i].v, h.gridComp) != 0 }
 
 // gridWaited makes lanes m know that the previous grid is complete.
 func (h *hazards) gridWaited(w *warp, m uint32) {
