@@ -426,7 +426,7 @@ func (w *warp) memory(i int, write bool) (mem tma.Memory, flush func()) {
 			return nil, fmt.Errorf("%d bytes: %s", n, wrong)
 		}
 		if w.hz != nil {
-			w.hz.globalAt(w, a, write, at)
+			w.hz.globalAt(w, a, addr, n, write)
 		}
 		w.cl.stats.GlobalBytes += uint64(n)
 		w.cl.stats.TMABytes += uint64(n)

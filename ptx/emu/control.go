@@ -62,6 +62,7 @@ func buildNanosleep(c *compiler, in *ptx.Instr) error {
 // its predecessor's memory is checked by the hazards.
 func buildGridDependency(c *compiler, in *ptx.Instr) error {
 	wait := in.Mod("action") == "wait"
+	c.triggers = c.triggers || !wait
 	c.op.exec = func(w *warp, m uint32) {
 		if wait {
 			w.cl.stats.GridWaits++

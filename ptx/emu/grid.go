@@ -11,14 +11,15 @@ import (
 
 // grid is one launch under way.
 type grid struct {
-	m      *Machine
-	k      *kernel
-	cfg    LaunchConfig
-	params []byte
-	number int64  // of the launch on this machine
-	oldest int64  // the first launch that may be unfinished when this one starts
-	shape  Dim    // of clusters in the grid
-	seed   uint64 // of this launch
+	m        *Machine
+	k        *kernel
+	cfg      LaunchConfig
+	params   []byte
+	number   int64  // of the launch on this machine
+	overlaps int64  // the first launch that may still run when this one starts; number when none may
+	oldest   int64  // the first launch that may be unfinished when this one starts
+	shape    Dim    // of clusters in the grid
+	seed     uint64 // of this launch
 
 	mu        sync.Mutex
 	counts    []uint64 // lane-instructions per instruction
@@ -63,9 +64,14 @@ func (m *Machine) Launch(p *Program, name string, cfg LaunchConfig) (*Report, er
 	wg.Wait()
 	// What may be unfinished when a programmatic launch follows: this grid, and
 	// if it let its dependents start before it waited, those it may overlap.
-	m.unfinished = g.number
-	if g.early.Load() {
+	// One that never lets them ends before they start.
+	switch {
+	case !k.triggers:
+		m.unfinished = g.number + 1
+	case g.early.Load():
 		m.unfinished = g.oldest
+	default:
+		m.unfinished = g.number
 	}
 	return g.report(), g.abort
 }

@@ -264,25 +264,27 @@ func TestHazards(t *testing.T) {
 // reads what the first wrote.
 func TestGridDependency(t *testing.T) {
 	write := compile(t, kernelText("\tst.global.b32 [%mine], %t;"))
+	letting := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tst.global.b32 [%mine], %t;"))
 	idle := compile(t, kernelText("\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;"))
 	hasty := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"))
 	read := compile(t, kernelText("\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
 	patient := compile(t, kernelText("\tgriddepcontrol.wait;\n\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
 	for name, c := range map[string]struct {
-		between, last *Program
-		programmatic  bool
-		bad           bool
+		first, between, last *Program
+		programmatic         bool
+		bad                  bool
 	}{
-		"at once":                         {nil, read, true, true},
-		"waits":                           {nil, patient, true, false},
-		"not programmatic":                {nil, read, false, false},
-		"behind one that waits":           {idle, read, true, false},
-		"behind one that starts it early": {hasty, read, true, true},
+		"at once":                         {letting, nil, read, true, true},
+		"behind one that lets none start": {write, nil, read, true, false},
+		"waits":                           {letting, nil, patient, true, false},
+		"not programmatic":                {letting, nil, read, false, false},
+		"behind one that waits":           {letting, idle, read, true, false},
+		"behind one that starts it early": {letting, hasty, read, true, true},
 	} {
 		m := New(Config{})
 		out, _ := m.Alloc("out", 4096)
 		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, out)}
-		if _, err := m.Launch(write, "k", cfg); err != nil {
+		if _, err := m.Launch(c.first, "k", cfg); err != nil {
 			t.Fatal(err)
 		}
 		cfg.Programmatic = true

@@ -36,7 +36,7 @@ type allocation struct {
 	freed bool
 	pages []atomic.Pointer[page]
 
-	lastGrid atomic.Int64 // the launch that wrote it last; for programmatic launches
+	grids gridLog // which launch wrote what last; for programmatic launches
 }
 
 func (a *allocation) end() uint64 { return a.base + a.size }

@@ -467,25 +467,28 @@ func (h *hazards) asyncOverWrite(w *warp, i int, c *cell, writer, clock uint32, 
 // global checks an access to global memory.
 func (h *hazards) global(w *warp, i int, a *allocation, addr uint64, n int, f flavour) {
 	w.cl.stats.GlobalBytes += uint64(n)
-	h.gridDependency(w, i, a, f.write)
+	h.gridDependency(w, i, a, addr, n, f.write)
 }
 
 // globalAt checks an access of a copy.
-func (h *hazards) globalAt(w *warp, a *allocation, write bool, at access) {
+func (h *hazards) globalAt(w *warp, a *allocation, addr uint64, n int, write bool) {
 	if write {
-		a.lastGrid.Store(w.cl.g.number)
+		a.grids.wrote(a, addr, n, w.cl.g.number)
 	}
 }
 
 // gridDependency checks that a programmatic launch has waited for the grids it
 // may overlap when it reads what they wrote.
-func (h *hazards) gridDependency(w *warp, i int, a *allocation, write bool) {
+func (h *hazards) gridDependency(w *warp, i int, a *allocation, addr uint64, n int, write bool) {
 	g := w.cl.g
-	if n := a.lastGrid.Load(); !write && n >= g.oldest && n < g.number && !h.hasWaited(w, i) {
-		w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", a.name, n, g.number))
-	}
 	if write {
-		a.lastGrid.Store(g.number)
+		a.grids.wrote(a, addr, n, g.number)
+		return
+	}
+	if g.oldest < g.number && !h.hasWaited(w, i) {
+		if by := a.grids.writer(a, addr); by >= g.oldest && by < g.number {
+			w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", a.name, by, g.number))
+		}
 	}
 }
 

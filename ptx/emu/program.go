@@ -21,6 +21,8 @@ type kernel struct {
 	mod  *ptx.Module
 	code []op
 
+	triggers bool // it executes griddepcontrol.launch_dependents
+
 	regs     []*ptx.Reg // slot -> register; nil for constants and specials
 	nregs    int        // slots, constants and specials included
 	preds    []*ptx.Reg
