@@ -2,7 +2,6 @@ package emu
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -189,41 +188,5 @@ $done:
 		if v != want {
 			t.Errorf("lane %d: %d, want %d", i, v, want)
 		}
-	}
-}
-
-func BenchmarkALU(b *testing.B) {
-	p := compile(b, kernelText(`
-	mov.f32 %f0, 0f3F800000;
-	mov.f32 %f1, 0f3F000000;
-	mov.u32 %r1, 0;
-$loop:
-`+strings.Repeat(`	fma.rn.f32 %f2, %f0, %f1, %f1;
-	add.f32 %f0, %f2, %f1;
-	mul.f32 %f0, %f0, %f1;
-	add.s32 %r2, %r1, 7;
-	xor.b32 %r3, %r2, %t;
-	max.f32 %f3, %f0, %f2;
-	ex2.approx.ftz.f32 %f4, %f1;
-	mov.b32 %r4, %r3;
-`, 4)+`	add.u32 %r1, %r1, 1;
-	setp.lt.u32 %p0, %r1, 1000;
-	@%p0 bra $loop;
-	st.global.f32 [%mine], %f0;`))
-	for _, quiet := range []bool{false, true} {
-		b.Run(fmt.Sprintf("hazards=%v", !quiet), func(b *testing.B) {
-			m := New(Config{NoHazards: quiet})
-			out, _ := m.Alloc("out", 4096)
-			params := binary.LittleEndian.AppendUint64(nil, out)
-			var n uint64
-			for b.Loop() {
-				r, err := m.Launch(p, "k", LaunchConfig{Grid: Dim{1, 1, 1}, Block: Dim{256, 1, 1}, Params: params})
-				if err != nil {
-					b.Fatal(err)
-				}
-				n += r.Stats.Instructions
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mlane-instr/s")
-		})
 	}
 }

@@ -1,0 +1,69 @@
+package emu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// benchmark runs a loop of 1000 turns on 256 threads and reports millions of
+// lane-instructions per second of one core, with and without the observers.
+func benchmark(b *testing.B, body string, times int) {
+	b.Helper()
+	p := compile(b, kernelText(`
+	mov.f32 %f0, 0f3F800000;
+	mov.f32 %f1, 0f3F000000;
+	mov.u32 %r1, 0;
+	mov.u32 %r10, smem;
+	mad.lo.u32 %r11, %t, 16, %r10;
+	st.shared.v4.b32 [%r11], {%t, %t, %t, %t};
+$loop:
+`+strings.Repeat(body, times)+`	add.u32 %r1, %r1, 1;
+	setp.lt.u32 %p0, %r1, 1000;
+	@%p0 bra $loop;
+	st.global.f32 [%mine], %f0;`))
+	for _, quiet := range []bool{false, true} {
+		b.Run(fmt.Sprintf("hazards=%v", !quiet), func(b *testing.B) {
+			m := New(Config{NoHazards: quiet})
+			out, err := m.Alloc("out", 4096)
+			if err != nil {
+				b.Fatal(err)
+			}
+			params := binary.LittleEndian.AppendUint64(nil, out)
+			var n uint64
+			for b.Loop() {
+				r, err := m.Launch(p, "k", LaunchConfig{Block: Dim{256, 1, 1}, Shared: 8192, Params: params})
+				if err != nil || len(r.Hazards) > 0 {
+					b.Fatal(err, r.Hazards)
+				}
+				n += r.Stats.Instructions
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mlane/s")
+		})
+	}
+}
+
+func BenchmarkArithmetic(b *testing.B) {
+	benchmark(b, `	fma.rn.f32 %f2, %f0, %f1, %f1;
+	add.f32 %f0, %f2, %f1;
+	mul.f32 %f0, %f0, %f1;
+	add.s32 %r2, %r1, 7;
+	xor.b32 %r3, %r2, %t;
+	max.f32 %f3, %f0, %f2;
+	ex2.approx.ftz.f32 %f4, %f1;
+	mov.b32 %r4, %r3;
+`, 4)
+}
+
+func BenchmarkSharedMemory(b *testing.B) {
+	benchmark(b, `	ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%r11];
+	add.u32 %r2, %r2, %r3;
+	add.u32 %r4, %r4, %r5;
+	st.shared.b32 [%r11+4], %r2;
+	add.u32 %r2, %r2, %r4;
+	fma.rn.f32 %f0, %f0, %f1, %f1;
+	shfl.sync.bfly.b32 %r6, %r2, 1, 31, 0xffffffff;
+	bar.sync 0;
+`, 2)
+}
