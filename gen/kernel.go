@@ -21,17 +21,16 @@ import (
 
 // Kernel is a kernel under construction.
 type Kernel struct {
-	name    string
-	spec    any
-	entry   *ptx.Kernel
-	man     *manifest.Manifest
-	errs    []error
-	regs    map[string]int // next number per register prefix
-	labels  int
-	shared  sharedLayout
-	warps   int // warps claimed by roles so far
-	threads int
-	barID   int // next named barrier; 0 belongs to the whole CTA
+	name   string
+	spec   any
+	entry  *ptx.Kernel
+	man    *manifest.Manifest
+	errs   []error
+	regs   map[string]int // next number per register prefix
+	labels int
+	shared sharedLayout
+	warps  int // warps claimed by roles so far
+	barID  int // next named barrier; 0 belongs to the whole CTA
 
 	lineInfo bool
 	files    []string

@@ -59,16 +59,6 @@ func (k *Kernel) Pipeline(name string, stages int, t Tile, parts ...Part) *Pipel
 // Storage returns the ring's first tile, for use while the ring is not.
 func (p *Pipeline) Storage() SharedTile { return p.tile }
 
-// partOf returns the part that begins with the column block, or −1.
-func (p *Pipeline) partOf(block int) int {
-	for i, part := range p.parts {
-		if part.First == block {
-			return i
-		}
-	}
-	return -1
-}
-
 // cursor walks the ring: a stage and the parity of its current round.
 type cursor struct {
 	p     *Pipeline
