@@ -257,6 +257,8 @@ func buildClusterArrive(c *compiler, in *ptx.Instr) error {
 		each(m, func(i int) { w.clusterPhase[i] = k.phase })
 		if !relaxed {
 			w.release(m, &k.rel)
+		} else if w.hz != nil {
+			w.hz.relaxedArrive(w, m, &k.rel)
 		}
 		k.arrived += popcount(m)
 		k.check(w.cl)

@@ -1,6 +1,9 @@
 package emu
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 var (
 	// Four warps pass a value round through shared memory, by every spelling
@@ -58,6 +61,34 @@ $end:`)
 	barrier.cluster.arrive.relaxed;
 	barrier.cluster.wait;`)
 )
+
+// remoteArrivals initialises an mbarrier, shows it by fence.mbarrier_init and a
+// relaxed cluster barrier, and arrives at the neighbour's.
+var remoteArrivals = body("remote arrivals", `
+	mov.u32 %r1, smem;
+	setp.eq.u32 %p0, %t, 0;
+	@%p0 mbarrier.init.shared.b64 [%r1], 32;
+	@%p0 fence.mbarrier_init.release.cluster;
+	barrier.cluster.arrive.relaxed.aligned;
+	barrier.cluster.wait.acquire.aligned;
+	mov.u32 %r2, %cluster_ctarank;
+	xor.b32 %r3, %r2, 1;
+	mapa.shared::cluster.u32 %r4, %r1, %r3;
+	mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+$w:
+	mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p1, [%r1], 0;
+	@!%p1 bra $w;
+	mov.u32 %r0, 7;
+	mad.lo.u32 %r5, %r2, 32, %t;
+	mad.wide.u32 %mine, %r5, 4, %out;`)
+
+func TestRemoteArrivals(t *testing.T) {
+	want(t, runBody(t, remoteArrivals, 32, 64, 2), func(int) uint32 { return 7 })
+	// Without the fence the relaxed barrier orders nothing.
+	r := newRig(t, strings.Replace(bodies[remoteArrivals], "@%p0 fence.mbarrier_init.release.cluster;", "", 1))
+	r.grid, r.clust, r.smem = Dim{2, 1, 1}, Dim{2, 1, 1}, 64
+	r.hazard(RuleMbarrierInit)
+}
 
 func TestNamedBarriers(t *testing.T) {
 	want(t, runBody(t, named, 128, 1024), func(i int) uint32 {

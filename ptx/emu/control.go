@@ -156,7 +156,7 @@ func buildProxyFence(c *compiler, in *ptx.Instr) error {
 func buildInitFence(c *compiler, in *ptx.Instr) error {
 	c.op.exec = func(w *warp, m uint32) {
 		if w.hz != nil {
-			w.hz.initFence(w, m)
+			w.hz.initFence(w, m, true)
 		}
 	}
 	return nil

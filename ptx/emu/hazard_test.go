@@ -89,6 +89,8 @@ $x:`},
 	setp.eq.u32 %p0, %t, 0;
 	@%p0 mbarrier.init.shared.b64 [%r1], 1;
 	@%p0 mbarrier.init.shared.b64 [%r1], 1;`},
+	{name: "mbarrier overwritten", rule: RuleMbarrierInit, text: "writes over a live mbarrier", body: oneBarrier + `
+	@%p0 st.shared.b32 [%r1+4], 0;`},
 	{name: "too many arrivals", rule: RuleMbarrierCount, text: "2 arrivals where the phase wants 1", body: oneBarrier + `
 	@%p0 mbarrier.arrive.shared.b64 _, [%r1], 2;`},
 	{name: "expects too few bytes", rule: RuleMbarrierTx, body: oneBarrier + `

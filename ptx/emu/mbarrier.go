@@ -16,6 +16,8 @@ type mbarrier struct {
 	rel    gather // releases so far
 	done   gather // releases of the completed phases
 	fenced bool   // fence.mbarrier_init or fence.proxy.async since init
+	known  int    // component that stands for "its init has been made visible"
+	shown  bool   // fence.mbarrier_init since init
 	init   access // the mbarrier.init
 	owner  int    // component of the thread that ran it
 	born   uint32 // its clock then
@@ -93,7 +95,7 @@ func (w *warp) mbarrierAt(i int, b *cta, addr uint32) *mbarrier {
 		w.failLane(i, RuleMbarrierInit, fmt.Sprintf("there is no mbarrier at shared address %#x of CTA %d: mbarrier.init has not run", addr, b.number))
 	}
 	if w.hz != nil {
-		w.hz.useMbarrier(w, i, m, b != w.cta)
+		w.hz.useMbarrier(w, i, m)
 	}
 	return m
 }

@@ -98,6 +98,9 @@ func buildMbarrierInval(c *compiler, in *ptx.Instr) error {
 				w.reportLane(i, Error, RuleMbarrierTx, fmt.Sprintf("inval of the %s", bar))
 			}
 			delete(b.mbars, off)
+			if w.hz != nil {
+				w.hz.endMbarrier(bar)
+			}
 		})
 	}
 	return nil

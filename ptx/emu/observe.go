@@ -326,6 +326,7 @@ func (h *hazards) pushReader(sh *shadow, c *cell) {
 }
 
 func (h *hazards) writeCell(w *warp, i int, sh *shadow, c *cell, atomic bool) {
+	h.overMbarrier(w, i, c)
 	if c.writer != 0 && !(atomic && c.flags&atomicWrite != 0) && !h.known(w, i, c) {
 		h.unorderedWrite(w, i, c)
 	}
@@ -340,7 +341,7 @@ func (h *hazards) writeCell(w *warp, i int, sh *shadow, c *cell, atomic bool) {
 		w.reportLane(i, Error, rule, text, h.who(comp, op, async))
 	})
 	c.writer, c.wclock, c.wop = uint32(w.own(i))+1, w.shadow.clock, int32(w.at.index)
-	c.flags &= splitCell
+	c.flags &= splitCell | mbarrierCell
 	if atomic {
 		c.flags |= atomicWrite
 	}
@@ -434,6 +435,7 @@ func (h *hazards) asyncWrite(w *warp, i int, b *cta, off uint32, n, comp int, cl
 	sh.written(off, n)
 	writer, op := uint32(comp)+1, int32(w.at.index)
 	sh.each(off, n, func(c *cell) {
+		h.overMbarrier(w, i, c)
 		if c.writer != 0 {
 			h.asyncOverWrite(w, i, c, writer, uint32(clock), kind)
 		}
@@ -445,7 +447,7 @@ func (h *hazards) asyncWrite(w *warp, i int, b *cta, off uint32, n, comp int, cl
 			w.reportLane(i, Error, RuleRefill, text, h.who(comp, op, async))
 		})
 		c.writer, c.wclock, c.wop = writer, uint32(clock), op
-		c.flags = c.flags&splitCell | asyncWrite | kind
+		c.flags = c.flags&(splitCell|mbarrierCell) | asyncWrite | kind
 		c.mask = 0
 	})
 }
@@ -540,36 +542,66 @@ func (h *hazards) proxyFence(w *warp, m uint32) {
 		s.p = join(s.p, s.v)
 		each(m, func(i int) { s.p = raise(s.p, w.own(i), clock) })
 	})
-	h.initFence(w, m)
+	h.initFence(w, m, false)
 	h.tick(w)
 }
 
-// initFence makes the mbarriers that lanes m have initialised visible.
-func (h *hazards) initFence(w *warp, m uint32) {
-	for _, b := range h.cl.ctas {
-		for _, bar := range b.mbars {
-			if bar.init.cta == w.cta.number && bar.init.warp == w.id && m>>bar.init.lane&1 != 0 {
-				bar.fenced = true
-			}
+// initFence makes the mbarriers that lanes m have initialised visible to the
+// async proxy and, when the fence is fence.mbarrier_init, to whoever a relaxed
+// arrival at the cluster barrier orders after it.
+func (h *hazards) initFence(w *warp, m uint32, cluster bool) {
+	h.ownMbarriers(w, m, func(bar *mbarrier) {
+		bar.fenced = true
+		bar.shown = bar.shown || cluster
+	})
+}
+
+// ownMbarriers calls f for the mbarriers that lanes m of w have initialised.
+func (h *hazards) ownMbarriers(w *warp, m uint32, f func(bar *mbarrier)) {
+	for _, bar := range w.cta.mbars {
+		if bar.init.warp == w.id && m>>bar.init.lane&1 != 0 {
+			f(bar)
 		}
 	}
+}
+
+// relaxedArrive lets a relaxed arrival at the cluster barrier carry what
+// fence.mbarrier_init has made visible, and nothing else.
+func (h *hazards) relaxedArrive(w *warp, m uint32, g *gather) {
+	h.ownMbarriers(w, m, func(bar *mbarrier) {
+		if bar.shown {
+			g.v = raise(g.v, bar.known, 1)
+		}
+	})
 }
 
 func (h *hazards) initMbarrier(w *warp, i int, bar *mbarrier) {
 	bar.comp = h.newComp(agent{what: "copy", cta: bar.cta.number, warp: w.id, lane: i})
 	bar.born = w.shadow.clock
 	bar.owner = w.own(i)
+	bar.known = h.newComp(agent{what: "mbarrier.init", cta: bar.cta.number, warp: w.id, lane: i})
 	sh := bar.cta.shadow
 	sh.written(bar.addr, 8)
+	sh.each(bar.addr, 8, func(c *cell) { c.flags |= mbarrierCell })
 }
 
 // useMbarrier checks that lane i of w knows bar to be initialised.
-func (h *hazards) useMbarrier(w *warp, i int, bar *mbarrier, remote bool) {
-	if own := w.own(i); own != bar.owner && at(w.shadow.snap[i].v, bar.owner) < bar.born {
+func (h *hazards) useMbarrier(w *warp, i int, bar *mbarrier) {
+	s := w.shadow.snap[i].v
+	if w.own(i) != bar.owner && at(s, bar.owner) < bar.born && at(s, bar.known) == 0 {
 		w.reportLane(i, Error, RuleMbarrierInit, fmt.Sprintf("uses the %s, with nothing to order it after the init", bar), bar.init)
 	}
-	if remote && !bar.fenced {
-		w.reportLane(i, Error, RuleMbarrierInit, fmt.Sprintf("uses the %s of another CTA, whose init no fence.mbarrier_init has made visible", bar), bar.init)
+}
+
+// endMbarrier ends the watch over the bytes of an mbarrier.
+func (h *hazards) endMbarrier(bar *mbarrier) {
+	bar.cta.shadow.each(bar.addr, 8, func(c *cell) { c.flags &^= mbarrierCell })
+}
+
+// overMbarrier reports a write over a live mbarrier.
+func (h *hazards) overMbarrier(w *warp, i int, c *cell) {
+	if c.flags&mbarrierCell != 0 {
+		w.reportLane(i, Error, RuleMbarrierInit, "writes over a live mbarrier, which mbarrier.inval has not ended")
 	}
 }
 

@@ -25,7 +25,8 @@ const (
 	atomicWrite
 	atomicRead
 	asyncReads
-	splitCell // the word's bytes have cells of their own
+	mbarrierCell // a live mbarrier
+	splitCell    // the word's bytes have cells of their own
 )
 
 // reader is a further set of readers of a cell.
