@@ -1,0 +1,45 @@
+package emu
+
+import "fmt"
+
+// Observers of global memory.
+
+// global checks an access to global memory.
+func (h *hazards) global(w *warp, i int, a *allocation, addr uint64, n int, f flavour) {
+	w.cl.stats.GlobalBytes += uint64(n)
+	h.gridDependency(w, i, a, addr, n, f.write)
+}
+
+// globalAt checks an access of a copy.
+func (h *hazards) globalAt(w *warp, a *allocation, addr uint64, n int, write bool) {
+	if write {
+		a.grids.wrote(a, addr, n, w.cl.g.number)
+	}
+}
+
+// gridDependency checks that a programmatic launch has waited for the grids it
+// may overlap when it reads what they wrote.
+func (h *hazards) gridDependency(w *warp, i int, a *allocation, addr uint64, n int, write bool) {
+	g := w.cl.g
+	if write {
+		a.grids.wrote(a, addr, n, g.number)
+		return
+	}
+	if g.oldest < g.number && !h.hasWaited(w, i) {
+		if by := a.grids.writer(a, addr); by >= g.oldest && by < g.number {
+			w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", a.name, by, g.number))
+		}
+	}
+}
+
+// hasWaited reports whether lane i of w is ordered after a griddepcontrol.wait.
+func (h *hazards) hasWaited(w *warp, i int) bool { return at(w.shadow.snap[i].v, h.gridComp) != 0 }
+
+// gridWaited makes lanes m know that the previous grid is complete.
+func (h *hazards) gridWaited(w *warp, m uint32) {
+	w.learn(m, func(s *snapshot) bool { return at(s.v, h.gridComp) > 0 }, func(s *snapshot) { s.v = raise(s.v, h.gridComp, 1) })
+}
+
+func (h *hazards) uninitCopy(a *allocation, off uint64, n int, at access) {
+	h.found.note(h.cl.g.k, Advice, RuleUninitGlobal, fmt.Sprintf("the copy reads bytes of %s that were never written", a.name), at)
+}

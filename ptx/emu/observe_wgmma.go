@@ -1,0 +1,94 @@
+package emu
+
+import "fmt"
+
+// Observers of wgmma: its registers and its operands in shared memory.
+
+// wgmmaRegisters notes accesses to registers for the wgmma rules.
+func (h *hazards) wgmmaRegisters(w *warp, o *op) {
+	sh := w.shadow
+	pending := w.wgSeq > w.wgDone
+	for _, r := range o.reads {
+		sh.touched[r] = sh.fences
+		if pending && int(sh.accSeq[r]) > w.wgDone {
+			h.registerInUse(w, r, "reads", "accumulator")
+		}
+	}
+	for _, r := range o.writes {
+		sh.touched[r] = sh.fences
+		if !pending {
+			continue
+		}
+		if int(sh.accSeq[r]) > w.wgDone {
+			h.registerInUse(w, r, "writes", "accumulator")
+		} else if int(sh.aSeq[r]) > w.wgDone {
+			h.registerInUse(w, r, "writes", "operand A")
+		}
+	}
+}
+
+func (h *hazards) registerInUse(w *warp, r int32, does, role string) {
+	if w.k.regs[r] != nil {
+		w.report(Error, RuleWgmmaPending, fmt.Sprintf("%s %s, %s of a wgmma that no wait_group has covered", does, w.k.regs[r].Name, role))
+	}
+}
+
+// issueWgmma checks the registers and the shared memory of a multiplication.
+func (h *hazards) issueWgmma(w *warp, s *mmaSpec, x *mma) {
+	sh := w.shadow
+	if sh.fences == 1 {
+		w.report(Error, RuleWgmmaFence, "no wgmma.fence before the first wgmma.mma_async")
+		sh.fences = 2
+	}
+	check := func(r int32, role string) {
+		if sh.touched[r] == sh.fences && w.k.regs[r] != nil {
+			w.report(Error, RuleWgmmaFence, fmt.Sprintf("%s, %s, has been accessed since the last wgmma.fence", w.k.regs[r].Name, role))
+			sh.touched[r] = 0
+		}
+	}
+	for _, r := range s.d {
+		check(r, "an accumulator")
+		if missing := fullMask &^ sh.regs[r]; x.accumulate && missing != 0 {
+			w.report(Error, RuleUninitRegister, fmt.Sprintf("accumulator %s is added to before it is written", w.k.regs[r].Name))
+		}
+		if int(sh.aSeq[r]) > w.wgDone {
+			h.registerInUse(w, r, "writes", "operand A")
+		}
+		sh.regs[r] = fullMask
+		sh.accSeq[r] = int32(x.seq + 1)
+	}
+	for _, r := range s.aRegs {
+		if w.k.regs[r] == nil {
+			continue
+		}
+		check(r, "operand A")
+		if int(sh.accSeq[r]) > w.wgDone {
+			h.registerInUse(w, r, "reads", "accumulator")
+		}
+		sh.aSeq[r] = int32(x.seq + 1)
+	}
+	q := w.id % 4
+	stamp := asyncAgent{comp: w.group.comp + q, clock: uint32(x.seq + 1)}
+	var list []uint32
+	if s.aRegs == nil {
+		a, _ := s.op.OperandA(x.a) // checked at issue
+		list = a.Chunks(list)
+	}
+	b, _ := s.op.OperandB(x.b)
+	list = b.Chunks(list)
+	for _, off := range list {
+		if int(off)+16 > len(w.cta.shared) || off < sharedBase {
+			w.fail(RuleBounds, "wgmma operand: "+w.cta.outside(off, 16))
+		}
+		h.readAsync(w, 0, w.cta, off, 16, stamp)
+	}
+}
+
+// wgmmaFence begins a new period of register accesses.
+func (h *hazards) wgmmaFence(w *warp) { w.shadow.fences++ }
+
+// wgmmaWaited makes lanes m know that w's multiplications up to wgDone are complete.
+func (h *hazards) wgmmaWaited(w *warp, m uint32) {
+	c, clock := w.group.comp+w.id%4, uint32(w.wgDone)
+	w.learn(m, func(s *snapshot) bool { return at(s.v, c) >= clock }, func(s *snapshot) { s.v = raise(s.v, c, clock) })
+}
