@@ -11,15 +11,14 @@ import (
 
 // grid is one launch under way.
 type grid struct {
-	m        *Machine
-	k        *kernel
-	cfg      LaunchConfig
-	params   []byte
-	number   int64  // of the launch on this machine
-	overlaps int64  // the first launch that may still run when this one starts; number when none may
-	oldest   int64  // the first launch that may be unfinished when this one starts
-	shape    Dim    // of clusters in the grid
-	seed     uint64 // of this launch
+	m      *Machine
+	k      *kernel
+	cfg    LaunchConfig
+	params []byte
+	number int64  // of the launch on this machine
+	oldest int64  // the first launch that may be unfinished when this one starts
+	shape  Dim    // of clusters in the grid
+	seed   uint64 // of this launch
 
 	mu        sync.Mutex
 	counts    []uint64 // lane-instructions per instruction
