@@ -12,7 +12,8 @@ type decodeValues struct {
 	qLatent, qRope, blockTable, kvLen     Ptr
 	qLatentStride, qRopeStride, outStride [3]int64 // bytes: batch, token, head
 	blockTableStride                      int64    // elements
-	partFirst, items, merges, out, lse    Ptr
+	partFirst, items, merges, arrivals    Ptr
+	out, lse                              Ptr
 	partialOut, partialLSE                Ptr
 	batch, parts, splits, page            int64
 	scaleLog2, lseFactor                  float64
@@ -45,6 +46,7 @@ var hostParams = map[string]hostParam{
 	"part_first":         {pointer: func(v *decodeValues) Ptr { return v.partFirst }},
 	"items":              {pointer: func(v *decodeValues) Ptr { return v.items }},
 	"merges":             {pointer: func(v *decodeValues) Ptr { return v.merges }},
+	"arrivals":           {pointer: func(v *decodeValues) Ptr { return v.arrivals }},
 	"out":                {pointer: func(v *decodeValues) Ptr { return v.out }},
 	"out_batch":          {integer: func(v *decodeValues) int64 { return v.outStride[0] }},
 	"out_token":          {integer: func(v *decodeValues) int64 { return v.outStride[1] }},

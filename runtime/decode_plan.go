@@ -16,8 +16,8 @@ const sectionAlign = 256
 // that a captured graph serves every batch of that capacity.
 type plan struct {
 	// schedule buffer
-	partFirst, items, merges int64
-	scheduleBytes            int64
+	partFirst, items, merges, arrivals int64
+	scheduleBytes                      int64
 	// workspace
 	partialOut, partialLSE int64
 	workspaceBytes         int64
@@ -59,10 +59,12 @@ func (d *Decode) plan(batch, splits int) (plan, error) {
 	p.partFirst = place(4 * (parts + 1))
 	p.items = place(itemBytes * items)
 	p.merges = place(itemBytes * merges)
+	p.arrivals = place(4 * slots * int64(d.rowBlocks))
 	p.scheduleBytes = at
 	at = 0
-	p.partialOut = place(4 * slots * rows * int64(d.model.Latent))
-	p.partialLSE = place(4 * slots * rows)
+	padded := int64(d.rowBlocks) * int64(d.model.BlockH) // rows of whole row blocks
+	p.partialOut = place(4 * slots * padded * int64(d.model.Latent))
+	p.partialLSE = place(4 * slots * padded)
 	p.workspaceBytes = at
 	return p, nil
 }

@@ -57,7 +57,7 @@ func (d *Decode) setBatch(batch, splits int) {
 
 func (d *Decode) setSchedule(base Ptr, p *plan) {
 	v := &d.values
-	v.partFirst, v.items, v.merges = base+Ptr(p.partFirst), base+Ptr(p.items), base+Ptr(p.merges)
+	v.partFirst, v.items, v.merges, v.arrivals = base+Ptr(p.partFirst), base+Ptr(p.items), base+Ptr(p.merges), base+Ptr(p.arrivals)
 }
 
 // decodeArgs validates a and turns it into values.

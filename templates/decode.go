@@ -37,6 +37,10 @@ func absorbDecode(s Spec) (*gen.Output, error) {
 // BlockH rows of a request and runs through its part of the schedule; a request
 // that is split over several CTAs leaves normalised partial outputs, which
 // decodeCombine merges.
+//
+// What the schedule read (lengths and tables) and wrote does not change until
+// the step is over, so it is read before the previous kernel has ended; queries
+// and cache are not.
 func swapDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
 	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
@@ -45,7 +49,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	tableStride := k.Scalar("block_table_stride", isa.S64)
 	kvLen := k.Pointer("kv_len", isa.S32)
 	todo := workReader(k)
-	result := resultWriter(k, s)
+	result := resultWriter(k, s).pairs()
 
 	parts := thirds(s.kvTile().Blocks(), 4)
 	ring := k.Pipeline("kv", s.Stages, s.kvTile(), parts...)
@@ -53,11 +57,11 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	weights := k.SharedTile("p", s.weightTile())
 	k.AlignmentCheck()
 	k.InitBarriers()
-	k.WaitForPreviousGrid()
 	k.AllowNextGrid()
 
 	part := k.Block().Div(s.RowBlocks())
-	firstRow := k.Block().Rem(s.RowBlocks()).Mul(s.BlockH)
+	rowBlock := k.Block().Rem(s.RowBlocks())
+	firstRow := rowBlock.Mul(s.BlockH)
 
 	attend := func() {
 		team := k.NamedBarrier(128)
@@ -74,6 +78,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			for _, o := range out {
 				o.Zero()
 			}
+			k.WaitForPreviousGrid()
 			q.load(it.request, firstRow, queries, 128)
 			k.FenceAsync()
 			team.Sync()
@@ -96,11 +101,16 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				slot.Release(k.Lane().Eq(0), 0, 1, 2)
 			})
 			state := softmax.finish()
-			k.IfElse(it.whole(), func() {
-				result.whole(it, firstRow, out, state, queries.Reuse(s.outputTile()), team)
-			}, func() {
-				result.partial(it, firstRow, out, state)
-			})
+			tile := queries.Reuse(s.outputTile())
+			perBlock := len(out[0].R) / 4 // quads of 64 latent columns
+			batch := perBlock * max(1, quadsInFlight/perBlock)
+			result.write(it, rowBlock, firstRow, out, state, mergeTeam{team, 128, k.Thread()}, columnLayout(k), tile, batch,
+				func(packed []gen.Value, quad int) {
+					for i := 0; i < len(packed); i += 2 * perBlock {
+						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*64)
+					}
+				},
+				func() { result.partialColumns(it, firstRow, out, state) })
 			team.Sync() // the staged output has been read before the next queries overwrite it
 		})
 	}
@@ -113,6 +123,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				pages := table.At(it.request.Extend().Mul(tableStride.Read()))
 				next := k.Var(k.Int(0))
 				k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
+				k.WaitForPreviousGrid()
 				k.For("page", it.begin, it.end, 1, func(t gen.Value) {
 					page := k.Var(next.Value)
 					// Read the next entry while the copy engine is busy with this one.
@@ -127,5 +138,6 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		gen.Role{Name: "attend", Warps: gen.Warpgroups(1), Body: attend},
 		gen.Role{Name: "load", Warps: 1, Body: load},
 	)
+	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()
 }

@@ -24,18 +24,29 @@ func place(k *gen.Kernel, s Spec, name string) rowPlace {
 		k.Scalar(name+"_batch", isa.S64), k.Scalar(name+"_token", isa.S64), k.Scalar(name+"_head", isa.S64)}
 }
 
-// row returns the row's start in a request.
-func (p rowPlace) row(request, row gen.Value) gen.Pointer {
-	token, head := row.Div(p.s.Heads), row.Rem(p.s.Heads)
-	if p.s.SQ == 1 {
-		token, head = p.k.Int(0), row
-	}
-	at := p.base.Bytes(request.Extend().Mul(p.batch.Read()))
-	at = at.Bytes(head.Extend().Mul(p.head.Read()))
+// rowsOf addresses the rows of one request.
+type rowsOf struct {
+	s           Spec
+	base        gen.Pointer
+	token, head gen.Value // strides in bytes
+}
+
+// of returns the rows of a request.
+func (p rowPlace) of(request gen.Value) rowsOf {
+	r := rowsOf{s: p.s, base: p.base.Bytes(request.Extend().Mul(p.batch.Read())), head: p.head.Read()}
 	if p.s.SQ > 1 {
-		at = at.Bytes(token.Extend().Mul(p.token.Read()))
+		r.token = p.token.Read()
 	}
-	return at
+	return r
+}
+
+// row returns a row's start.
+func (r rowsOf) row(row gen.Value) gen.Pointer {
+	if r.s.SQ == 1 {
+		return r.base.Bytes(row.Extend().Mul(r.head))
+	}
+	token, head := row.Div(r.s.Heads), row.Rem(r.s.Heads)
+	return r.base.Bytes(token.Extend().Mul(r.token)).Bytes(head.Extend().Mul(r.head))
 }
 
 // queries reads query rows, whose latent and rope parts may lie in one tensor
@@ -65,31 +76,26 @@ func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.Share
 	k := q.k
 	chunks := cols / chunkElems
 	step := threads / chunks // rows that the threads copy at once
+	rows := from.of(request)
 	inRow, row := k.Thread().Rem(chunks), k.Thread().Div(chunks)
-	inBlock := row.Lt(q.s.BlockH)
-	for r := 0; r < q.s.BlockH; r += step * inFlight {
+	batch := min(step*inFlight, q.s.BlockH)
+	k.For("rows", row, q.s.BlockH, batch, func(first gen.Value) {
 		var to []gen.Region
 		var data [][]gen.Value
-		for i := r; i < min(r+step*inFlight, q.s.BlockH); i += step {
-			at := row.Add(i)
+		for i := 0; i < batch; i += step {
+			at := first.Add(i)
 			global := firstRow.Add(at)
-			valid := global.Lt(q.s.Rows())
-			if step > q.s.BlockH {
-				valid = valid.And(inBlock)
-			}
-			source := from.row(request, global.Min(q.s.Rows()-1)).At(inRow.Mul(4))
+			source := rows.row(global.Min(q.s.Rows() - 1)).At(inRow.Mul(4))
 			to = append(to, tile.Chunk(at, inRow.Add(firstCol/chunkElems)))
-			data = append(data, source.LoadVectorIf(valid, 0, 4))
+			data = append(data, source.LoadVectorIf(global.Lt(q.s.Rows()), 0, 4))
 		}
-		store := func() {
-			for i := range to {
+		for i := range to {
+			last := (q.s.BlockH - 1) / batch * batch // the last iteration's first row
+			if last+(i+1)*step <= q.s.BlockH {
 				to[i].StoreVector(0, data[i]...)
+			} else {
+				k.If(first.Add(i*step).Lt(q.s.BlockH), func() { to[i].StoreVector(0, data[i]...) })
 			}
 		}
-		if step > q.s.BlockH {
-			k.If(inBlock, store)
-		} else {
-			store()
-		}
-	}
+	})
 }

@@ -13,8 +13,10 @@ type results struct {
 	out        rowPlace
 	lse        gen.Pointer
 	lseFactor  gen.Scalar
-	partialOut gen.Pointer // [slot][row][latent] f32, normalised
-	partialLSE gen.Pointer // [slot][row] f32, base 2
+	partialOut gen.Pointer // [slot][padded row][latent] f32, normalised
+	partialLSE gen.Pointer // [slot][padded row] f32, base 2
+	arrivals   gen.Pointer // [slot][row block]: how far a pair's pieces are
+	ticket     gen.Region  // one word
 }
 
 func resultWriter(k *gen.Kernel, s Spec) results {
@@ -28,47 +30,66 @@ func resultWriter(k *gen.Kernel, s Spec) results {
 	}
 }
 
-// whole writes Oᵀ·(1/Σp) as rows of the output, through the stage tile so that
-// global memory sees full 16-byte chunks, and the LSE in the caller's base.
-func (r results) whole(it item, firstRow gen.Value, out []gen.Accumulator, st softmaxState, stage gen.SharedTile, team gen.NamedBarrier) {
+// pairs declares what merging pairs of pieces needs.
+func (r results) pairs() results {
+	r.arrivals = r.k.Pointer("arrivals", isa.S32)
+	r.ticket = r.k.SharedArray("ticket", isa.S32, 1)
+	return r
+}
+
+// write brings a finished item's result to its destination. stage keeps a
+// batch of packed output values, of so many quads, in the output tile, given
+// the number of its first quad; partial writes to the workspace for decodeCombine.
+func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows,
+	tile gen.SharedTile, batch int, stage func(packed []gen.Value, quad int), partial func()) {
 	k, s := r.k, r.s
-	for m, o := range out {
-		var packed []gen.Value
-		for e := 0; e < len(o.R); e += 2 {
-			j := e / 4 * 2 // the thread's column pair that elements e, e+1 belong to
-			packed = append(packed, k.Pack(s.dtype(), o.R[e].Mul(st.inverse[j]), o.R[e+1].Mul(st.inverse[j+1])))
+	v := r.judge(it, rowBlock, firstRow, out, st, team, layout)
+	k.If(v.finished.Eq(1), func() {
+		all := quads(out)
+		for n := 0; n < len(all); n += batch {
+			stage(r.packed(v, all[n:n+batch], n, team, layout), n)
+			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
 		}
-		stage.StoreTransposed(packed, 64*m)
+		k.If(layout.speaker, func() {
+			r.storeLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, layout, r.lseFactor.Read())
+		})
+		r.copyRows(it, firstRow, tile, team)
+	})
+	k.If(it.combined(), func() {
+		k.If(layout.speaker, func() {
+			r.storeLSE(r.partialLSE.At(it.slot().Extend().Mul(s.PaddedRows())), firstRow, st, layout, k.Float(1))
+		})
+		partial()
+	})
+}
+
+// storeLSE writes the row block's LSE, times factor, to to[row].
+func (r results) storeLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, layout fragmentRows, factor gen.Value) {
+	k := r.k
+	row := firstRow.Add(layout.first)
+	for j, lse := range st.lse {
+		k.If(row.Add(layout.step(j)).Lt(r.s.Rows()), func() { to.At(row).Store(layout.step(j), lse.Mul(factor)) })
 	}
-	r.storeLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, r.lseFactor.Read())
-	r.copyRows(it, firstRow, stage, team, 128)
 }
 
 // copyRows writes the staged rows to the output, once the team has staged them.
-func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, team gen.NamedBarrier, threads int) {
+func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, team mergeTeam) {
 	k, s := r.k, r.s
-	team.Sync()
+	team.barrier.Sync()
 	chunks := s.Latent / chunkElems
-	step := threads / chunks // rows that the threads copy at once
-	inRow, row := k.Thread().Rem(chunks), k.Thread().Div(chunks)
-	for i := 0; i < s.BlockH; i += step {
-		at := row.Add(i)
-		global := firstRow.Add(at)
-		inside := global.Lt(s.Rows())
-		if step > s.BlockH {
-			inside = inside.And(at.Lt(s.BlockH))
-		}
-		k.If(inside, func() {
-			r.out.row(it.request, global).At(inRow.Mul(4)).StoreVector(0, stage.Chunk(at, inRow).LoadVector(0, 4)...)
-		})
-	}
+	inRow, row := team.thread.Rem(chunks), team.thread.Div(chunks)
+	rows := r.out.of(it.request)
+	end := k.Int(s.Rows()).Sub(firstRow).Min(s.BlockH)
+	k.For("row", row, end, team.threads/chunks, func(at gen.Value) {
+		rows.row(firstRow.Add(at)).At(inRow.Mul(4)).StoreVector(0, stage.Chunk(at, inRow).LoadVector(0, 4)...)
+	})
 }
 
-// partial writes the normalised outputs and their LSE to the item's slot.
-func (r results) partial(it item, firstRow gen.Value, out []gen.Accumulator, st softmaxState) {
+// partialColumns writes the normalised outputs of rows on wgmma's N to the
+// item's slot.
+func (r results) partialColumns(it item, firstRow gen.Value, out []gen.Accumulator, st softmaxState) {
 	k, s := r.k, r.s
-	rows := it.slot.Extend().Mul(s.Rows())
-	r.storeLSE(r.partialLSE.At(rows), firstRow, st, k.Float(1))
+	rows := it.slot().Extend().Mul(s.PaddedRows())
 	column := firstRow.Add(k.FragmentColumn())
 	latent := k.FragmentRow()
 	for j := range st.lse {
@@ -84,43 +105,11 @@ func (r results) partial(it item, firstRow gen.Value, out []gen.Accumulator, st 
 	}
 }
 
-// storeLSE writes the row block's LSE, times factor, to to[row].
-func (r results) storeLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, factor gen.Value) {
-	k := r.k
-	k.If(k.Thread().Lt(4), func() { // the columns repeat in every fourth lane and in every warp
-		column := firstRow.Add(k.FragmentColumn())
-		at := to.At(column)
-		for j, lse := range st.lse {
-			k.If(column.Add(columnStep(j)).Lt(r.s.Rows()), func() {
-				at.Store(columnStep(j), lse.Mul(factor))
-			})
-		}
-	})
-}
-
-// wholeRows is whole for a warpgroup that holds one half of the columns of
-// rows that lie on wgmma's M.
-func (r results) wholeRows(it item, firstRow gen.Value, out gen.Accumulator, half int, st softmaxState, stage gen.SharedTile, both gen.NamedBarrier) {
-	k, s := r.k, r.s
-	var packed []gen.Value
-	for e := 0; e < len(out.R); e += 2 {
-		inverse := st.inverse[rowOf(e)]
-		packed = append(packed, k.Pack(s.dtype(), out.R[e].Mul(inverse), out.R[e+1].Mul(inverse)))
-	}
-	stage.StoreRows(packed, half*s.Latent/2)
-	if half == 0 {
-		r.storeRowLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, r.lseFactor.Read())
-	}
-	r.copyRows(it, firstRow, stage, both, 256)
-}
-
-// partialRows is partial for such a warpgroup.
+// partialRows does the same for rows on wgmma's M, from a warpgroup that holds
+// one half of their columns.
 func (r results) partialRows(it item, firstRow gen.Value, out gen.Accumulator, half int, st softmaxState) {
 	k, s := r.k, r.s
-	rows := it.slot.Extend().Mul(s.Rows())
-	if half == 0 {
-		r.storeRowLSE(r.partialLSE.At(rows), firstRow, st, k.Float(1))
-	}
+	rows := it.slot().Extend().Mul(s.PaddedRows())
 	for h := range st.lse {
 		row := firstRow.Add(k.FragmentRow()).Add(8 * h)
 		k.If(row.Lt(s.Rows()), func() {
@@ -130,16 +119,4 @@ func (r results) partialRows(it item, firstRow gen.Value, out gen.Accumulator, h
 			}
 		})
 	}
-}
-
-// storeRowLSE is storeLSE for rows on wgmma's M: one value for each of a
-// thread's two rows, the same in four lanes.
-func (r results) storeRowLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, factor gen.Value) {
-	k := r.k
-	k.If(k.Lane().And(3).Eq(0), func() {
-		row := firstRow.Add(k.FragmentRow())
-		for h, lse := range st.lse {
-			k.If(row.Add(8*h).Lt(r.s.Rows()), func() { to.At(row).Store(8*h, lse.Mul(factor)) })
-		}
-	})
 }

@@ -141,10 +141,7 @@ func (c *rowSoftmax) finish(sums gen.Region, group gen.Value, both gen.NamedBarr
 	var st softmaxState
 	all := sums.At(row)
 	for h := range own {
-		sum := all.Load(8 * h).Add(all.Load(64 + 8*h))
-		some := sum.Gt(0.0)
-		st.inverse = append(st.inverse, k.Select(some, sum.Reciprocal(), k.Float(0)))
-		st.lse = append(st.lse, k.Select(some, c.max[h].Add(sum.Log2()), k.NegInf()))
+		st.add(k, c.max[h].Value, all.Load(8*h).Add(all.Load(64+8*h)))
 	}
 	return st
 }

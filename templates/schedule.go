@@ -17,6 +17,18 @@ const (
 	maxParts = scanThreads - 1
 )
 
+// minAligned is the shortest aligned piece, in tiles: a wide row block's
+// partial output costs as much as several tiles to write and merge.
+func (s Spec) minAligned() int {
+	switch {
+	case s.BlockH <= 16:
+		return 1
+	case s.BlockH <= swapBlockH:
+		return 2
+	}
+	return 4
+}
+
 // scheduler deals requests to parts, in one CTA of 1024 threads and without a
 // serial step. Requests lie end to end on a line; a part is the stretch between
 // two boundaries, each a request and a tile of it.
@@ -39,7 +51,8 @@ type scheduler struct {
 	thread               gen.Value
 	scan                 blockScan
 	request, tile        gen.Region // boundaries of the parts, [parts+1]
-	heads, cuts          gen.Region // prefix counts over the parts, see countParts
+	heads, cuts, shared  gen.Region // prefix counts over the parts, see countParts
+	arrivals             gen.Pointer
 }
 
 func decodeSchedule(s Spec) (*gen.Output, error) {
@@ -49,6 +62,7 @@ func decodeSchedule(s Spec) (*gen.Output, error) {
 	c.first = k.Pointer("part_first", isa.S32)
 	c.items = k.Pointer("items", isa.S32)
 	c.merges = k.Pointer("merges", isa.S32)
+	c.arrivals = k.Pointer("arrivals", isa.S32)
 	batch, parts, splits := k.Scalar("batch", isa.U32), k.Scalar("parts", isa.U32), k.Scalar("splits", isa.U32)
 	k.Threads(scanThreads)
 	c.scan = newBlockScan(k)
@@ -56,8 +70,8 @@ func decodeSchedule(s Spec) (*gen.Output, error) {
 	c.tile = k.SharedArray("boundary tiles", isa.S32, maxParts+1)
 	c.heads = k.SharedArray("parts that begin a request", isa.S32, maxParts+1)
 	c.cuts = k.SharedArray("requests cut", isa.S32, maxParts+1)
+	c.shared = k.SharedArray("requests cut more than once", isa.S32, maxParts+1)
 	k.WaitForPreviousGrid()
-	k.AllowNextGrid()
 	c.batch, c.parts, c.thread = batch.Read().As(isa.S32), parts.Read().As(isa.S32), k.Thread()
 	forced := splits.Read().As(isa.S32)
 	k.IfElse(forced.Gt(0), func() { c.deal(forced) }, func() {
@@ -65,6 +79,8 @@ func decodeSchedule(s Spec) (*gen.Output, error) {
 		c.countParts()
 		c.emit()
 	})
+	// No AllowNextGrid: decode reads the schedule before it waits for the grid
+	// before it, so it must not begin before this kernel has ended.
 	return k.Build()
 }
 
@@ -117,7 +133,8 @@ func (c scheduler) place() {
 	even := ceilDiv(sum.Add(c.batch.Mul(pieceCost)), c.parts)
 	piece := k.Var(k.Int(0))
 	k.If(c.batch.Le(c.parts), func() {
-		least := c.smallestPiece(ceilDiv(sum.Value, c.parts).Max(1), most.Max(1))
+		low := ceilDiv(sum.Value, c.parts).Max(c.s.minAligned())
+		least := c.smallestPiece(low, most.Max(low))
 		k.If(least.Add(pieceCost).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
 	})
 
@@ -186,39 +203,63 @@ func (c scheduler) boundary(p gen.Value, plus int) (request, tile gen.Value) {
 	return c.request.At(p).Load(plus), c.tile.At(p).Load(plus)
 }
 
+// isCut reports whether boundary p+plus cuts the request.
+func (c scheduler) isCut(request, p gen.Value, plus int) gen.Value {
+	r, t := c.boundary(p, plus)
+	return r.Eq(request).And(t.Gt(0))
+}
+
 // countParts counts, over the parts up to and including each, those that begin
-// with a request's first tile (heads) and the requests that are cut (cuts).
+// with a request's first tile (heads), the requests that are cut (cuts), and
+// those cut more than once (shared).
 func (c scheduler) countParts() {
 	k := c.k
 	p := c.thread
-	head, cut := k.Var(k.Int(0)), k.Var(k.Int(0))
+	head, cut, again := k.Var(k.Int(0)), k.Var(k.Int(0)), k.Var(k.Int(0))
 	k.If(p.Lt(c.parts), func() {
 		r, t := c.boundary(p, 0)
 		nextR, nextT := c.boundary(p, 1)
 		empty := r.Eq(nextR).And(t.Eq(nextT))
 		k.If(t.Eq(0).And(empty.Not()), func() { head.Set(1) })
 		k.If(t.Gt(0), func() {
-			// The first boundary is at tile 0, so there is one before this one.
-			beforeR, beforeT := c.boundary(p, -1)
-			k.If(beforeR.Ne(r).Or(beforeT.Eq(0)), func() { cut.Set(1) })
+			// The first boundary is at tile 0, so there is one before this one,
+			// and one more before that if it is a cut as well.
+			before := c.isCut(r, p, -1)
+			k.IfElse(before, func() {
+				k.If(c.isCut(r, p, -2).Not(), func() { again.Set(1) })
+			}, func() { cut.Set(1) })
 		})
 	})
 	heads, _ := c.scan.inclusive(head.Value)
-	cuts, allCuts := c.scan.inclusive(cut.Value)
+	cuts, _ := c.scan.inclusive(cut.Value)
+	shared, merges := c.scan.inclusive(again.Value)
 	k.If(p.Le(c.parts), func() {
 		c.heads.At(p).Store(0, heads)
 		c.cuts.At(p).Store(0, cuts)
+		c.shared.At(p).Store(0, shared)
 		// Further items before part p: the requests begun before it, less those
 		// that are first in their part.
 		r, t := c.boundary(p, 0)
 		begun := r.Add(k.Select(t.Gt(0), k.Int(1), k.Int(0)))
 		c.first.At(p).Store(0, c.parts.Add(begun).Sub(heads.Sub(head)))
 	})
-	k.If(p.Eq(0), func() {
-		zero := k.Int(0)
-		c.merges.StoreVector(0, allCuts, zero, zero, zero)
-	})
+	k.If(p.Eq(0), func() { c.merges.Store(0, merges) })
 	k.SyncCTA()
+}
+
+// mergeListed notes the longest merge beside their number.
+func (c scheduler) mergeListed(longest gen.Value) {
+	k := c.k
+	longest = c.scan.combined(longest, gen.MaxOf)
+	k.If(c.thread.Eq(0), func() { c.merges.Store(1, longest) })
+}
+
+// clearArrivals resets the arrival counts of a pair.
+func (c scheduler) clearArrivals(slot gen.Value) {
+	blocks := c.s.RowBlocks()
+	c.k.For("row_block", 0, blocks, 1, func(b gen.Value) {
+		c.arrivals.At(slot.Mul(blocks).Add(b)).Store(0, 0)
+	})
 }
 
 // emit writes the items and the merge list. A cut request's pieces lie in
@@ -232,36 +273,57 @@ func (c scheduler) emit() {
 		nextR, nextT := c.boundary(q, 1)
 		k.IfElse(t.Gt(0), func() { // the part goes on with a request begun before
 			end := k.Var(nextT)
-			k.If(nextR.Ne(r), func() { end.Set(c.tiles(r)) })
-			c.store(q, r, t, end.Value, q.Add(c.cuts.At(q).Load(0)).Sub(1))
+			destination := k.Var(q.Add(c.cuts.At(q).Load(0)).Sub(1))
+			k.If(nextR.Ne(r), func() {
+				end.Set(c.tiles(r))
+				k.If(c.isCut(r, q, -1).Not(), func() { destination.Set(destination.Or(pairedBit | secondBit)) })
+			})
+			c.store(q, r, t, end.Value, destination.Value)
 		}, func() {
 			k.If(r.Eq(nextR).And(t.Eq(nextT)), func() {
-				c.store(q, k.Int(idle), k.Int(0), k.Int(0), k.Int(-1))
+				c.store(q, k.Int(idle), k.Int(0), k.Int(0), k.Int(whole))
 			})
 		})
 	})
+	longest := k.Var(k.Int(0))
 	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) {
 		begins := lastAtMost(k, k.Int(0), c.parts, func(p gen.Value) gen.Value {
 			r, t := c.boundary(p, 0)
 			return r.Lt(i).Or(r.Eq(i).And(t.Eq(0)))
 		})
+		// A later boundary with this request is one that cuts it: where a part
+		// begins with its first tile, that part is begins itself.
 		ends := lastAtMost(k, begins, c.parts, func(p gen.Value) gen.Value {
 			r, _ := c.boundary(p, 0)
 			return r.Le(i)
 		})
-		// ends may be a later part that begins with this request only when it
-		// does so inside it; one that begins at its first tile is begins itself.
 		r, t := c.boundary(begins, 0)
-		heads, cuts := c.heads.At(begins).Load(0), c.cuts.At(begins).Load(0)
+		heads, cuts, shared := c.heads.At(begins).Load(0), c.cuts.At(begins).Load(0), c.shared.At(begins).Load(0)
 		at := k.Select(r.Eq(i).And(t.Eq(0)), begins, c.parts.Add(i).Sub(heads))
-		end, slot := k.Var(k.Int(0)), k.Var(k.Int(-1))
+		end, destination := k.Var(k.Int(0)), k.Var(k.Int(whole))
 		k.IfElse(ends.Gt(begins), func() {
 			_, cutAt := c.boundary(begins, 1)
 			end.Set(cutAt)
-			slot.Set(begins.Add(cuts))
-			c.merges.At(cuts.Add(1).Mul(mergeWords)).StoreVector(0, i, slot.Value, ends.Sub(begins).Add(1), k.Int(0))
+			slot := begins.Add(cuts)
+			pieces := ends.Sub(begins).Add(1)
+			c.claim(i, slot, pieces, shared, destination, longest)
 		}, func() { end.Set(c.tiles(i)) })
-		c.store(at, i, k.Int(0), end.Value, slot.Value)
+		c.store(at, i, k.Int(0), end.Value, destination.Value)
+	})
+	c.mergeListed(longest.Value)
+}
+
+// claim sets the destination of a cut request's first piece and prepares its
+// merge: by the pair itself, or as entry number rank of the merge list.
+func (c scheduler) claim(request, slot, pieces, rank gen.Value, destination, longest *gen.Var) {
+	k := c.k
+	k.IfElse(pieces.Eq(pairPieces), func() {
+		destination.Set(slot.Or(pairedBit))
+		c.clearArrivals(slot)
+	}, func() {
+		destination.Set(slot)
+		longest.Set(longest.Max(pieces))
+		c.merges.At(rank.Add(1).Mul(mergeWords)).StoreVector(0, request, slot, pieces, k.Int(0))
 	})
 }
 
@@ -271,7 +333,7 @@ func (c scheduler) deal(n gen.Value) {
 	k := c.k
 	pieces := func(tiles gen.Value) gen.Value { return n.Min(tiles).Max(1) }
 	sum := k.Var(k.Int(0))
-	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) { sum.Set(sum.Add(pieces(c.tiles(i)))) })
+	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) { sum.Increase(pieces(c.tiles(i))) })
 	total := c.scan.combined(sum.Value, gen.SumOf)
 	scarce := total.Lt(c.parts) // some parts have nothing
 	// begin is the first piece of part p.
@@ -284,10 +346,10 @@ func (c scheduler) deal(n gen.Value) {
 		further := k.Select(scarce, k.Int(0), begin(p).Sub(p))
 		c.first.At(p).Store(0, c.parts.Add(further))
 		k.If(p.Lt(c.parts).And(p.Ge(total)), func() {
-			c.store(p, k.Int(idle), k.Int(0), k.Int(0), k.Int(-1))
+			c.store(p, k.Int(idle), k.Int(0), k.Int(0), k.Int(whole))
 		})
 	})
-	carry, merged := k.Var(k.Int(0)), k.Var(k.Int(0))
+	carry, merged, longest := k.Var(k.Int(0)), k.Var(k.Int(0)), k.Var(k.Int(0))
 	k.For("base", 0, c.batch, scanThreads, func(base gen.Value) {
 		i := base.Add(c.thread)
 		count, tiles := k.Var(k.Int(0)), k.Var(k.Int(0))
@@ -295,12 +357,13 @@ func (c scheduler) deal(n gen.Value) {
 			tiles.Set(c.tiles(i))
 			count.Set(pieces(tiles.Value))
 		})
-		split := k.Select(count.Gt(1), k.Int(1), k.Int(0))
+		many := k.Select(count.Gt(pairPieces), k.Int(1), k.Int(0))
 		sum, all := c.scan.inclusive(count.Value)
-		rank, splits := c.scan.inclusive(split)
+		rank, listed := c.scan.inclusive(many)
 		firstPiece := carry.Add(sum).Sub(count)
-		k.If(split.Eq(1), func() {
-			c.merges.At(merged.Add(rank).Mul(mergeWords)).StoreVector(0, i, firstPiece, count.Value, k.Int(0))
+		destination := k.Var(k.Int(whole))
+		k.If(count.Gt(1), func() {
+			c.claim(i, firstPiece, count.Value, merged.Add(rank).Sub(1), destination, longest)
 		})
 		k.For("piece", 0, count.Value, 1, func(j gen.Value) {
 			v := firstPiece.Add(j)
@@ -308,14 +371,16 @@ func (c scheduler) deal(n gen.Value) {
 			owner := v.Add(1).MulWide(c.parts).Sub(k.Const(isa.S64, 1)).Div64(total)
 			at := k.Select(begin(owner).Eq(v), owner, c.parts.Add(v).Sub(owner).Sub(1))
 			at = k.Select(scarce, v, at)
-			slot := k.Select(split.Eq(1), v, k.Int(-1))
-			c.store(at, i, tiles.Mul(j).Div(count), tiles.Mul(j.Add(1)).Div(count), slot)
+			c.store(at, i, tiles.Mul(j).Div(count), tiles.Mul(j.Add(1)).Div(count), destination.Value)
+			// The next piece's slot, and its mark if it is a pair's second.
+			k.If(destination.Ge(0), func() {
+				destination.Increase(1)
+				k.If(destination.Ge(pairedBit), func() { destination.Set(destination.Or(secondBit)) })
+			})
 		})
 		carry.Set(carry.Add(all))
-		merged.Set(merged.Add(splits))
+		merged.Set(merged.Add(listed))
 	})
-	k.If(p.Eq(0), func() {
-		zero := k.Int(0)
-		c.merges.StoreVector(0, merged.Value, zero, zero, zero)
-	})
+	k.If(p.Eq(0), func() { c.merges.Store(0, merged.Value) })
+	c.mergeListed(longest.Value)
 }

@@ -35,7 +35,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	tableStride := k.Scalar("block_table_stride", isa.S64)
 	kvLen := k.Pointer("kv_len", isa.S32)
 	todo := workReader(k)
-	result := resultWriter(k, s)
+	result := resultWriter(k, s).pairs()
 	scale := k.Scalar("scale_log2", isa.F32)
 
 	half := s.Latent / 2
@@ -49,11 +49,11 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	sums := k.SharedArray("sums", isa.F32, rowSumWords)
 	k.AlignmentCheck()
 	k.InitBarriers()
-	k.WaitForPreviousGrid()
 	k.AllowNextGrid()
 
 	part := k.Block().Div(s.RowBlocks())
-	firstRow := k.Block().Rem(s.RowBlocks()).Mul(s.BlockH)
+	rowBlock := k.Block().Rem(s.RowBlocks())
+	firstRow := rowBlock.Mul(s.BlockH)
 	both := k.NamedBarrier(256)
 	ready := [2]gen.NamedBarrier{k.NamedBarrier(256), k.NamedBarrier(256)}
 	reference := [2]gen.Region{references, references.At(referenceWords)}
@@ -74,6 +74,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.length = kvLen.At(it.request).Load(0)
 				p.firstRow = firstRow
 				p.softmax.reset()
+				k.WaitForPreviousGrid()
 				q.load(it.request, firstRow, queries, 256)
 				p.out.Zero()
 				k.FenceAsync()
@@ -83,11 +84,10 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 					attend(p)
 				})
 				state := p.softmax.finish(sums, k.Int(which), both)
-				k.IfElse(it.whole(), func() {
-					result.wholeRows(it, firstRow, p.out, which, state, queries.Reuse(s.outputTile()), both)
-				}, func() {
-					result.partialRows(it, firstRow, p.out, which, state)
-				})
+				tile := queries.Reuse(s.outputTile())
+				result.write(it, rowBlock, firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
+					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) },
+					func() { result.partialRows(it, firstRow, p.out, which, state) })
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
 		}
@@ -102,6 +102,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 					pages := table.At(it.request.Extend().Mul(tableStride.Read()))
 					next := k.Var(k.Int(0))
 					k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
+					k.WaitForPreviousGrid()
 					k.For("page", it.begin, it.end, 1, func(t gen.Value) {
 						page := k.Var(next.Value)
 						k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
@@ -116,6 +117,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 240, Body: side(1, pair.right)},
 		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: load},
 	)
+	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()
 }
 

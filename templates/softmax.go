@@ -147,11 +147,18 @@ func finite(k *gen.Kernel, v gen.Value) gen.Value {
 	return k.Select(v.Eq(k.NegInf()), k.Float(0), v)
 }
 
-// softmaxState is the result of a finished row block, one value per column of
-// the thread.
+// softmaxState is the result of a finished row block, one value for each query
+// row of the thread.
 type softmaxState struct {
-	inverse []gen.Value // 1/Σp, 0 where no key was visible
-	lse     []gen.Value // log₂ Σ 2^score, −∞ where no key was visible
+	inverse []*gen.Var // 1/Σp, 0 where no key was visible
+	lse     []*gen.Var // log₂ Σ 2^score, −∞ where no key was visible
+}
+
+// add appends a row's result: its reference maximum and the sum relative to it.
+func (st *softmaxState) add(k *gen.Kernel, reference, sum gen.Value) {
+	some := sum.Gt(0.0)
+	st.inverse = append(st.inverse, k.Var(k.Select(some, sum.Reciprocal(), k.Float(0))))
+	st.lse = append(st.lse, k.Var(k.Select(some, reference.Add(sum.Log2()), k.NegInf())))
 }
 
 // finish reduces the sums over the team.
@@ -164,9 +171,7 @@ func (c *columnSoftmax) finish() softmaxState {
 	sums = c.acrossWarps(sums, gen.SumOf)
 	var st softmaxState
 	for j, sum := range sums {
-		some := sum.Gt(0.0)
-		st.inverse = append(st.inverse, k.Select(some, sum.Reciprocal(), k.Float(0)))
-		st.lse = append(st.lse, k.Select(some, c.max[j].Add(sum.Log2()), k.NegInf()))
+		st.add(k, c.max[j].Value, sum)
 	}
 	return st
 }

@@ -49,6 +49,10 @@ func (s Spec) Rows() int { return s.Heads * s.SQ }
 // RowBlocks returns the CTAs that share a request's rows.
 func (s Spec) RowBlocks() int { return (s.Rows() + s.BlockH - 1) / s.BlockH }
 
+// PaddedRows returns the rows of all row blocks, the unused ones included: the
+// height of a partial result.
+func (s Spec) PaddedRows() int { return s.RowBlocks() * s.BlockH }
+
 // Width returns the width of a query row and of a cache row: latent and rope.
 func (s Spec) Width() int { return s.Latent + s.Rope }
 

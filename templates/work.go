@@ -10,17 +10,45 @@ import (
 // further items are items[first[p]] … items[first[p+1]−1].
 
 // itemWords is the size of an item: request, first tile, end tile, and the
-// slot for a partial result or −1 when the item is the whole request.
+// destination.
 const itemWords = 4
 
 // idle is the request of a part without work.
 const idle = -1
 
+// The destination is whole where the item covers its request. Otherwise it is
+// the slot for a partial result; with paired set the request has two pieces,
+// of which the one that finishes last merges both, the first of them in slot s
+// and the second, marked so, in slot s+1. Without it decodeCombine merges.
+const (
+	whole      = -1
+	pairedBit  = 1 << 30
+	secondBit  = 1 << 29
+	maxSlots   = secondBit
+	pairPieces = 2
+)
+
 // item is one piece of work.
-type item struct{ request, begin, end, slot gen.Value }
+type item struct{ request, begin, end, destination gen.Value }
 
 // whole reports whether the item covers its request.
-func (it item) whole() gen.Value { return it.slot.Lt(0) }
+func (it item) whole() gen.Value { return it.destination.Lt(0) }
+
+// paired reports whether the item is one of two pieces.
+func (it item) paired() gen.Value {
+	return it.destination.Ge(pairedBit)
+}
+
+// combined reports whether decodeCombine merges the item's result.
+func (it item) combined() gen.Value {
+	return it.whole().Not().And(it.paired().Not())
+}
+
+// slot returns the item's slot, where it is not whole.
+func (it item) slot() gen.Value { return it.destination.And(maxSlots - 1) }
+
+// second returns 1 for the second piece of a pair and 0 for the first.
+func (it item) second() gen.Value { return it.destination.Shr(29).And(1) }
 
 // work reads the schedule.
 type work struct {
@@ -42,7 +70,7 @@ func (w work) each(part gen.Value, body func(item)) {
 	at := k.Var(part)
 	k.Loop("item", func(leaveIf func(gen.Value)) {
 		v := items.At(at.Mul(itemWords)).LoadVector(0, itemWords)
-		it := item{request: v[0], begin: v[1], end: v[2], slot: v[3]}
+		it := item{request: v[0], begin: v[1], end: v[2], destination: v[3]}
 		leaveIf(it.request.Eq(idle))
 		body(it)
 		leaveIf(next.Ge(end))

@@ -1,0 +1,164 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+)
+
+// published is what the first piece of a pair adds to the pair's arrival count
+// once its partial result is there; taking a ticket adds 1.
+const published = 1 << 16
+
+// mergeTeam is the threads of a CTA that hold a row block's output.
+type mergeTeam struct {
+	barrier gen.NamedBarrier
+	threads int
+	thread  gen.Value // 0 … threads−1
+}
+
+// verdict is what becomes of an item's result, decided when it is finished.
+type verdict struct {
+	finished *gen.Var // 1: this CTA writes the request's output
+	merging  *gen.Var // 1: together with the other piece's partial result
+	mine     []*gen.Var
+	their    []*gen.Var  // factors of both results, for each query row of the thread
+	theirs   gen.Pointer // the thread's vectors of the other piece's accumulators
+}
+
+// judge decides about a finished item. Of a pair's two pieces the one that
+// finishes first leaves its result in the workspace; the other waits for it and
+// writes the output from both. Waiting is safe: the first piece has begun to
+// write. The state's LSE becomes that of the output.
+func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows) verdict {
+	k, s := r.k, r.s
+	v := verdict{finished: k.Var(k.Select(it.whole(), k.Int(1), k.Int(0))), merging: k.Var(k.Int(0))}
+	for _, inverse := range st.inverse {
+		v.mine = append(v.mine, k.Var(inverse.Value))
+		v.their = append(v.their, k.Var(k.Float(0)))
+	}
+	own := it.slot()
+	first := own.Sub(it.second())
+	other := first.Add(k.Int(1).Sub(it.second()))
+	// place is where a slot keeps this thread's accumulators: vectors of four,
+	// of all threads side by side.
+	place := func(slot gen.Value) gen.Pointer {
+		rows := slot.Extend().Mul(s.PaddedRows()).Add(firstRow.Extend())
+		return r.partialOut.At(rows.Mul(s.Latent)).At(team.thread.Mul(4))
+	}
+	lses := func(slot gen.Value) gen.Pointer {
+		return r.partialLSE.At(slot.Extend().Mul(s.PaddedRows())).At(firstRow).At(layout.first)
+	}
+	v.theirs = place(other)
+	k.If(it.paired(), func() {
+		count := r.arrivals.At(first.Mul(s.RowBlocks()).Add(rowBlock))
+		leader := team.thread.Eq(0)
+		k.If(leader, func() { r.ticket.Store(0, count.AtomicAdd(0, 1)) })
+		team.barrier.Sync()
+		k.IfElse(r.ticket.Load(0).Eq(0), func() {
+			to := place(own)
+			for n, q := range quads(out) {
+				var scaled []gen.Value
+				for e := range 4 {
+					scaled = append(scaled, q.acc.R[q.first+e].Mul(st.inverse[layout.index(q.first+e)]))
+				}
+				to.StoreVector(n*4*team.threads, scaled...)
+			}
+			k.If(layout.speaker, func() {
+				for j, lse := range st.lse {
+					lses(own).Store(layout.step(j), lse)
+				}
+			})
+			team.barrier.Sync()
+			k.If(leader, func() { count.Signal(0, published) })
+		}, func() {
+			k.If(leader, func() {
+				count.AwaitAtLeast(0, published)
+				count.Store(0, 0) // ready for the next launch
+			})
+			team.barrier.Sync()
+			for j, lse := range st.lse {
+				lse2 := lses(other).Load(layout.step(j))
+				top := finite(k, lse.Max(lse2))
+				w, w2 := lse.Sub(top).Exp2(), lse2.Sub(top).Exp2()
+				total := w.Add(w2)
+				some := total.Gt(0.0)
+				inverse := k.Select(some, total.Reciprocal(), k.Float(0))
+				v.mine[j].Set(w.Mul(inverse).Mul(st.inverse[j]))
+				v.their[j].Set(w2.Mul(inverse))
+				lse.Set(k.Select(some, top.Add(total.Log2()), k.NegInf()))
+			}
+			v.finished.Set(1)
+			v.merging.Set(1)
+		})
+	})
+	return v
+}
+
+// packed returns the output's values of quads n, n+1, … in packed pairs: the
+// accumulators scaled, and the other piece's added where there is one.
+func (r results) packed(v verdict, batch []quad, n int, team mergeTeam, layout fragmentRows) []gen.Value {
+	k := r.k
+	merging := v.merging.Ne(0)
+	var theirs [][]gen.Value
+	for i := range batch {
+		theirs = append(theirs, v.theirs.LoadVectorIf(merging, (n+i)*4*team.threads, 4))
+	}
+	var packed []gen.Value
+	for i, q := range batch {
+		var x [4]gen.Value
+		for e := range x {
+			j := layout.index(q.first + e)
+			x[e] = theirs[i][e].MulAdd(v.their[j], q.acc.R[q.first+e].Mul(v.mine[j]))
+		}
+		packed = append(packed, k.Pack(r.s.dtype(), x[0], x[1]), k.Pack(r.s.dtype(), x[2], x[3]))
+	}
+	return packed
+}
+
+// quad is four consecutive elements of an accumulator, from first on.
+type quad struct {
+	acc   gen.Accumulator
+	first int
+}
+
+// quads lists the accumulators' elements in fours.
+func quads(out []gen.Accumulator) []quad {
+	var q []quad
+	for _, o := range out {
+		for i := 0; i < len(o.R); i += 4 {
+			q = append(q, quad{o, i})
+		}
+	}
+	return q
+}
+
+// quadsInFlight is how many 16-byte loads a thread has under way while it
+// merges: as many registers as the scores, which are done with, have left free.
+const quadsInFlight = 8
+
+// fragmentRows says which query rows a thread's accumulator elements belong to.
+type fragmentRows struct {
+	index   func(element int) int // element of an accumulator → index in a softmaxState
+	first   gen.Value             // the state's first row in the row block
+	step    func(j int) int       // the j-th row relative to the first
+	speaker gen.Value             // threads that speak for their rows
+}
+
+// columnLayout is for rows on wgmma's N.
+func columnLayout(k *gen.Kernel) fragmentRows {
+	return fragmentRows{
+		index:   func(e int) int { return e/4*2 + e%2 },
+		first:   k.FragmentColumn(),
+		step:    columnStep,
+		speaker: k.Thread().Lt(4),
+	}
+}
+
+// rowLayout is for rows on wgmma's M.
+func rowLayout(k *gen.Kernel) fragmentRows {
+	return fragmentRows{
+		index:   rowOf,
+		first:   k.FragmentRow(),
+		step:    func(j int) int { return 8 * j },
+		speaker: k.Thread().Lt(128).And(k.Lane().And(3).Eq(0)),
+	}
+}
