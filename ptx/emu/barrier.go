@@ -192,15 +192,8 @@ func buildWarpSync(c *compiler, in *ptx.Instr) error {
 		}
 		y.arrived |= m
 		w.release(m, &y.turn.rel)
-		if y.arrived&members == members {
-			y.turn.complete = true
-			for i, x := range w.syncs {
-				if x == y {
-					w.syncs = append(w.syncs[:i], w.syncs[i+1:]...)
-					break
-				}
-			}
-			w.cl.wake()
+		w.checkSyncs()
+		if y.turn.complete {
 			w.acquire(s.mask, &y.turn.rel)
 			return next
 		}
@@ -209,6 +202,20 @@ func buildWarpSync(c *compiler, in *ptx.Instr) error {
 		return stall
 	}
 	return nil
+}
+
+// checkSyncs completes the bar.warp.syncs that all living members have reached.
+func (w *warp) checkSyncs() {
+	open := w.syncs[:0]
+	for _, y := range w.syncs {
+		if members := y.mask & w.live; y.arrived&members == members {
+			y.turn.complete = true
+			w.cl.wake()
+			continue
+		}
+		open = append(open, y)
+	}
+	w.syncs = open
 }
 
 // clusterBarrier is the one barrier of a cluster. Every live thread arrives,

@@ -84,8 +84,24 @@ $w:
 
 func TestRemoteArrivals(t *testing.T) {
 	want(t, runBody(t, remoteArrivals, 32, 64, 2), func(int) uint32 { return 7 })
+	// Without the barrier the neighbour may not have started.
+	r := newRig(t, `
+	mov.u32 %r1, smem;
+	mapa.shared::cluster.u32 %r4, %r1, 1;
+	setp.eq.u32 %p0, %t, 0;
+	@%p0 st.shared::cluster.b32 [%r4], %t;
+	barrier.cluster.arrive;
+	barrier.cluster.wait;`)
+	r.grid, r.clust, r.smem = Dim{2, 1, 1}, Dim{2, 1, 1}, 64
+	r.hazard(RuleClusterLife)
+	// Without the last barrier the neighbour may have ended.
+	r = newRig(t, strings.Replace(bodies[clusters], "barrier.cluster.arrive.relaxed;\n\tbarrier.cluster.wait;", "", 1))
+	r.grid, r.clust, r.block, r.smem = Dim{4, 1, 1}, Dim{4, 1, 1}, Dim{64, 1, 1}, 1024
+	if h := r.hazard(RuleClusterLife); !strings.Contains(h.Text, "may have ended") {
+		t.Error(h)
+	}
 	// Without the fence the relaxed barrier orders nothing.
-	r := newRig(t, strings.Replace(bodies[remoteArrivals], "@%p0 fence.mbarrier_init.release.cluster;", "", 1))
+	r = newRig(t, strings.Replace(bodies[remoteArrivals], "@%p0 fence.mbarrier_init.release.cluster;", "", 1))
 	r.grid, r.clust, r.smem = Dim{2, 1, 1}, Dim{2, 1, 1}, 64
 	r.hazard(RuleMbarrierInit)
 }

@@ -83,6 +83,9 @@ func (w *warp) releaseOnly(m uint32, g *gather) {
 		}
 		g.v = raise(g.v, w.own(i), sh.clock)
 	}
+	if len(w.cl.ctas) > 1 {
+		g.v = raise(g.v, w.hz.life(w), sh.clock)
+	}
 }
 
 // acquire makes lanes m know what g has gathered.

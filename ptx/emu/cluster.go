@@ -47,6 +47,7 @@ type cta struct {
 	live   int // threads
 	pool   int // registers that setmaxnreg may take
 	shadow *shadow
+	remote []remoteUse // by warp of the cluster
 }
 
 // pace is how a seed treats asynchronous work.

@@ -48,6 +48,7 @@ const (
 	RuleTensorMap      Rule = "tensor-map"              // malformed tensor map, or wrong rank
 	RuleRegisters      Rule = "setmaxnreg"              // register count beyond the pool or in the wrong direction
 	RuleLeftover       Rule = "copy-in-flight-at-exit"  // shared memory in use by a copy when its CTA ends
+	RuleClusterLife    Rule = "cluster-lifetime"        // shared memory of a CTA that may not have started or may have ended
 	RuleGridDependency Rule = "missing-grid-dependency" // the previous grid's data read before griddepcontrol.wait
 	RuleDeadlock       Rule = "deadlock"                // nobody can go on
 	RuleTrap           Rule = "trap"                    // the kernel's own

@@ -14,6 +14,7 @@ type hazards struct {
 	bulkComps map[int]int // thread -> component of its bulk groups
 	copyComps map[int]int // thread -> component of its cp.async groups
 	gridComp  int         // "griddepcontrol.wait has returned"
+	lives     int         // first of the warps' life components
 	places    map[uint64]*gather
 }
 
@@ -32,6 +33,7 @@ type warpShadow struct {
 	regs  []uint32 // lanes in which a register has been written
 	preds []uint32
 
+	met     uint32   // CTAs of the cluster known to have started
 	fences  uint32   // wgmma.fences so far, plus one
 	touched []uint32 // the value of fences when a register was last accessed by other instructions
 	accSeq  []int32  // 1 + the last multiplication that has it as an accumulator
@@ -50,10 +52,13 @@ func (h *hazards) start() {
 	h.comps = h.threads
 	h.lanesOf = cl.warps
 	h.gridComp = h.newComp(agent{what: "griddepcontrol"})
+	h.lives = h.comps
+	h.comps += len(cl.warps)
 	k := cl.g.k
 	empty := &snapshot{}
 	for _, b := range cl.ctas {
 		b.shadow = newShadow(len(b.shared))
+		b.remote = make([]remoteUse, len(cl.warps))
 	}
 	for _, w := range cl.warps {
 		w.hz = h
@@ -164,6 +169,7 @@ func (h *hazards) lanesEnd(w *warp, m uint32) {
 func (h *hazards) end() {
 	k := h.cl.g.k
 	for _, b := range h.cl.ctas {
+		h.endOfCTA(b)
 		for id := range b.bars {
 			if bar := &b.bars[id]; bar.turn != nil {
 				h.found.note(k, Error, RuleBarrier, fmt.Sprintf("CTA %d ends with %d threads at barrier %d, which wants %s", b.number, bar.arrived, id, threadCount(bar.expected)),
@@ -171,7 +177,7 @@ func (h *hazards) end() {
 			}
 		}
 		for _, bar := range b.sortedMbarriers() {
-			if bar.loads > 0 && !h.anyKnows(bar.comp, uint32(bar.loads)) {
+			if bar.loads > 0 && !h.anyKnows(b.warps, bar.comp, uint32(bar.loads)) {
 				h.found.note(k, Error, RuleLeftover, "the CTA ends without having waited for a copy into its shared memory", bar.lastLoad)
 			}
 			if bar.tx != 0 {
@@ -181,9 +187,9 @@ func (h *hazards) end() {
 	}
 }
 
-// anyKnows reports whether some thread knows clock of component c.
-func (h *hazards) anyKnows(c int, clock uint32) bool {
-	for _, w := range h.cl.warps {
+// anyKnows reports whether a thread of some warps knows clock of component c.
+func (h *hazards) anyKnows(warps []*warp, c int, clock uint32) bool {
+	for _, w := range warps {
 		var last *snapshot
 		for _, s := range w.shadow.snap {
 			if s != last && at(s.v, c) >= clock {

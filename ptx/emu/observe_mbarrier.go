@@ -23,9 +23,12 @@ func (h *hazards) ownMbarriers(w *warp, m uint32, f func(bar *mbarrier)) {
 	}
 }
 
-// relaxedArrive lets a relaxed arrival at the cluster barrier carry what
-// fence.mbarrier_init has made visible, and nothing else.
+// relaxedArrive lets a relaxed arrival at the cluster barrier carry that the
+// warp has come so far and what fence.mbarrier_init has made visible, and
+// nothing else.
 func (h *hazards) relaxedArrive(w *warp, m uint32, g *gather) {
+	g.v = raise(g.v, h.life(w), w.shadow.clock)
+	h.tick(w)
 	h.ownMbarriers(w, m, func(bar *mbarrier) {
 		if bar.shown {
 			g.v = raise(g.v, bar.known, 1)
@@ -45,6 +48,7 @@ func (h *hazards) initMbarrier(w *warp, i int, bar *mbarrier) {
 
 // useMbarrier checks that lane i of w knows bar to be initialised.
 func (h *hazards) useMbarrier(w *warp, i int, bar *mbarrier) {
+	h.remote(w, i, bar.cta)
 	s := w.shadow.snap[i].v
 	if w.own(i) != bar.owner && at(s, bar.owner) < bar.born && at(s, bar.known) == 0 {
 		w.reportLane(i, Error, RuleMbarrierInit, fmt.Sprintf("uses the %s, with nothing to order it after the init", bar), bar.init)

@@ -6,6 +6,7 @@ import "fmt"
 
 // shared checks an access by lane i of w to n bytes at off of b.
 func (h *hazards) shared(w *warp, i int, b *cta, off uint32, n int, f flavour) {
+	h.remote(w, i, b)
 	sh := b.shadow
 	if f.write {
 		sh.written(off, n)

@@ -253,6 +253,7 @@ func (w *warp) branch(s *split, taken uint32, o *op) verdict {
 func exitLanes(w *warp, s *split, m uint32) verdict {
 	w.live &^= m
 	w.cta.exited(w, m)
+	w.checkSyncs()
 	s.mask &^= m
 	if s.mask != 0 {
 		return next
