@@ -133,7 +133,7 @@ func (w *warp) sharedBytes(sp space, addr uint32, n, i int, f flavour) []byte {
 		w.failLane(i, RuleBounds, b.outside(off, n))
 	}
 	if b.live == 0 && b != w.cta {
-		w.failLane(i, RuleBounds, fmt.Sprintf("shared memory of CTA %d, which has ended", b.number))
+		w.failLane(i, RuleClusterLife, fmt.Sprintf("touches shared memory of CTA %d, which has ended", b.number))
 	}
 	if w.hz != nil {
 		w.hz.shared(w, i, b, off, n, f)
