@@ -20,7 +20,7 @@ type verdict struct {
 	finished *gen.Var // 1: this CTA writes the request's output
 	merging  *gen.Var // 1: together with the other piece's partial result
 	mine     []*gen.Var
-	their    []*gen.Var  // factors of both results, for each query row of the thread
+	their    []*gen.Var  // weights of both normalised results, for each query row of the thread
 	theirs   gen.Pointer // the thread's vectors of the other piece's accumulators
 }
 
@@ -31,8 +31,8 @@ type verdict struct {
 func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows) verdict {
 	k, s := r.k, r.s
 	v := verdict{finished: k.Var(k.Select(it.whole(), k.Int(1), k.Int(0))), merging: k.Var(k.Int(0))}
-	for _, inverse := range st.inverse {
-		v.mine = append(v.mine, k.Var(inverse.Value))
+	for range st.inverse {
+		v.mine = append(v.mine, k.Var(k.Float(1)))
 		v.their = append(v.their, k.Var(k.Float(0)))
 	}
 	own := it.slot()
@@ -82,7 +82,7 @@ func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 				total := w.Add(w2)
 				some := total.Gt(0.0)
 				inverse := k.Select(some, total.Reciprocal(), k.Float(0))
-				v.mine[j].Set(w.Mul(inverse).Mul(st.inverse[j]))
+				v.mine[j].Set(w.Mul(inverse))
 				v.their[j].Set(w2.Mul(inverse))
 				lse.Set(k.Select(some, top.Add(total.Log2()), k.NegInf()))
 			}
@@ -94,8 +94,10 @@ func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 }
 
 // packed returns the output's values of quads n, n+1, … in packed pairs: the
-// accumulators scaled, and the other piece's added where there is one.
-func (r results) packed(v verdict, batch []quad, n int, team mergeTeam, layout fragmentRows) []gen.Value {
+// accumulators scaled, and the other piece's added where there is one. Every
+// product is rounded by itself, so that the bits do not depend on which piece
+// finishes last.
+func (r results) packed(v verdict, st softmaxState, batch []quad, n int, team mergeTeam, layout fragmentRows) []gen.Value {
 	k := r.k
 	merging := v.merging.Ne(0)
 	var theirs [][]gen.Value
@@ -107,7 +109,8 @@ func (r results) packed(v verdict, batch []quad, n int, team mergeTeam, layout f
 		var x [4]gen.Value
 		for e := range x {
 			j := layout.index(q.first + e)
-			x[e] = theirs[i][e].MulAdd(v.their[j], q.acc.R[q.first+e].Mul(v.mine[j]))
+			mine := q.acc.R[q.first+e].Mul(st.inverse[j]) // as a partial result is stored
+			x[e] = mine.Mul(v.mine[j]).Add(theirs[i][e].Mul(v.their[j]))
 		}
 		packed = append(packed, k.Pack(r.s.dtype(), x[0], x[1]), k.Pack(r.s.dtype(), x[2], x[3]))
 	}
