@@ -14,13 +14,20 @@ import (
 )
 
 // scheduled is a schedule as the decode and combine kernels read it: each
-// part's items in order, and the requests to merge.
+// part's items in order, the requests that combine merges with the most pieces
+// among them, and the arrival counts of pairs.
 type scheduled struct {
-	parts  [][]piece
-	merges []merge
+	parts    [][]piece
+	merges   []merge
+	longest  int
+	arrivals []int // [slot][row block]
 }
 
-type piece struct{ Request, Begin, End, Slot int }
+// piece is an item. Slot is −1 where it is its whole request.
+type piece struct {
+	Request, Begin, End, Slot int
+	Paired, Second            bool
+}
 
 type merge struct{ Request, First, Count int }
 
@@ -35,13 +42,14 @@ func capacities(batch, parts, splits int) (items, slots, merges int) {
 
 // launcher runs the schedule kernel on the emulator.
 type launcher struct {
-	program *emu.Program
-	man     *manifest.Manifest
+	program   *emu.Program
+	man       *manifest.Manifest
+	rowBlocks int
 }
 
-func newLauncher(t *testing.T) launcher {
+func newLauncher(t *testing.T, spec Spec) launcher {
 	t.Helper()
-	out, err := Build("decode-schedule", Spec{})
+	out, err := Build("decode-schedule", spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +57,14 @@ func newLauncher(t *testing.T) launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launcher{p, out.Manifest}
+	return launcher{p, out.Manifest, spec.WithDefaults().RowBlocks()}
 }
 
 // schedule runs the kernel with buffers of exactly the capacities, so that the
 // emulator faults on what lies beyond them.
 func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (scheduled, error) {
 	m := emu.New(emu.Config{NoHazards: !hazards})
-	items, _, merges := capacities(len(kvLen), parts, splits)
+	items, slots, merges := capacities(len(kvLen), parts, splits)
 	var err error
 	alloc := func(name string, words int) uint64 {
 		p, e := m.Alloc(name, uint64(4*words))
@@ -67,7 +75,7 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 	}
 	values := map[string]uint64{
 		"kv_len": alloc("kv_len", len(kvLen)), "part_first": alloc("part_first", parts+1),
-		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges),
+		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges), "arrivals": alloc("arrivals", slots*l.rowBlocks),
 		"batch": uint64(len(kvLen)), "parts": uint64(parts), "splits": uint64(splits),
 	}
 	if err != nil {
@@ -78,6 +86,9 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(n))
 	}
 	if err := m.Write(values["kv_len"], lengths); err != nil {
+		return scheduled{}, err
+	}
+	if err := m.Fill(values["arrivals"], 0xaa, uint64(4*slots*l.rowBlocks)); err != nil {
 		return scheduled{}, err
 	}
 	last := l.man.Params[len(l.man.Params)-1]
@@ -116,12 +127,17 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 	if err != nil {
 		return scheduled{}, err
 	}
-	var s scheduled
+	s := scheduled{longest: merged[1], arrivals: read("arrivals", slots*l.rowBlocks)}
 	item := func(i int) (piece, error) {
 		if i < 0 || i >= items {
 			return piece{}, fmt.Errorf("item %d of %d", i, items)
 		}
-		return piece{list[4*i], list[4*i+1], list[4*i+2], list[4*i+3]}, nil
+		it := piece{Request: list[4*i], Begin: list[4*i+1], End: list[4*i+2], Slot: list[4*i+3]}
+		if it.Slot != whole {
+			it.Paired, it.Second = it.Slot&pairedBit != 0, it.Slot&secondBit != 0
+			it.Slot &^= pairedBit | secondBit
+		}
+		return it, nil
 	}
 	for p := range parts {
 		var mine []piece
@@ -174,6 +190,7 @@ func (s scheduled) check(kvLen []int, parts, splits int) error {
 	_, slots, _ := capacities(len(kvLen), parts, splits)
 	owner := make([]int, slots)
 	var merges []merge
+	longest := 0
 	for r, list := range pieces {
 		slices.SortFunc(list, func(a, b piece) int { return a.Begin - b.Begin })
 		at := 0
@@ -182,12 +199,14 @@ func (s scheduled) check(kvLen []int, parts, splits int) error {
 				return fmt.Errorf("request %d of %d tiles has the pieces %v", r, tiles[r], list)
 			}
 			at = it.End
-			if whole := len(list) == 1; whole != (it.Slot == -1) {
+			if one := len(list) == 1; one != (it.Slot == whole) {
 				return fmt.Errorf("request %d has %d pieces and one with slot %d", r, len(list), it.Slot)
-			} else if whole {
+			} else if one {
 				continue
 			}
 			switch {
+			case it.Paired != (len(list) == 2) || it.Second != (it.Paired && i == 1):
+				return fmt.Errorf("request %d has %d pieces marked %+v", r, len(list), list)
 			case it.Slot < 0 || it.Slot >= slots:
 				return fmt.Errorf("request %d has slot %d of %d", r, it.Slot, slots)
 			case owner[it.Slot] != 0:
@@ -200,9 +219,21 @@ func (s scheduled) check(kvLen []int, parts, splits int) error {
 		if at != tiles[r] || len(list) == 0 {
 			return fmt.Errorf("request %d of %d tiles has the pieces %v", r, tiles[r], list)
 		}
-		if len(list) > 1 {
+		switch {
+		case len(list) == 2: // they merge themselves
+			blocks := len(s.arrivals) / slots
+			for b, n := range s.arrivals[list[0].Slot*blocks:][:blocks] {
+				if n != 0 {
+					return fmt.Errorf("request %d: the pair begins with %d arrivals in row block %d", r, n, b)
+				}
+			}
+		case len(list) > 2:
 			merges = append(merges, merge{r, list[0].Slot, len(list)})
+			longest = max(longest, len(list))
 		}
+	}
+	if s.longest != longest {
+		return fmt.Errorf("the longest merge is said to have %d pieces: it has %d", s.longest, longest)
 	}
 	got := slices.Clone(s.merges)
 	slices.SortFunc(got, func(a, b merge) int { return a.Request - b.Request })
@@ -284,7 +315,7 @@ func lengths(r *rand.Rand, batch int) []int {
 // TestSchedule runs the kernel on the emulator over batches of every size and
 // character.
 func TestSchedule(t *testing.T) {
-	l := newLauncher(t)
+	launchers := []launcher{newLauncher(t, Spec{}), newLauncher(t, Spec{Heads: 128})}
 	r := rand.New(rand.NewPCG(1, 2))
 	for run := range 400 {
 		batch, parts, splits := 1+r.IntN(40), 1+r.IntN(132), 0
@@ -303,7 +334,7 @@ func TestSchedule(t *testing.T) {
 			}
 		}
 		kvLen := lengths(r, batch)
-		s, err := l.schedule(kvLen, parts, splits, run%10 == 0)
+		s, err := launchers[r.IntN(2)].schedule(kvLen, parts, splits, run%10 == 0)
 		if err == nil {
 			err = s.check(kvLen, parts, splits)
 		}
@@ -315,57 +346,67 @@ func TestSchedule(t *testing.T) {
 
 // TestScheduleOfNothing: without a request every part is idle.
 func TestScheduleOfNothing(t *testing.T) {
-	l := newLauncher(t)
+	l := newLauncher(t, Spec{})
 	for _, splits := range []int{0, 3} {
 		s, err := l.schedule(nil, 5, splits, true)
 		if err != nil {
 			t.Errorf("%d splits: %v", splits, err)
 			continue
 		}
-		if diff := cmp.Diff(scheduled{parts: make([][]piece, 5)}, s, cmp.AllowUnexported(scheduled{})); diff != "" {
-			t.Error(diff)
+		if err := s.check(nil, 5, splits); err != nil || len(slices.Concat(s.parts...)) != 0 {
+			t.Errorf("%d splits: %v, %v", splits, s.parts, err)
 		}
 	}
 }
 
 // TestScheduleFaults: check finds each way in which a schedule can be wrong.
 func TestScheduleFaults(t *testing.T) {
-	kvLen := []int{64 * 50, 64 * 2, 0, 64 * 2, 64 * 3}
+	kvLen := []int{64 * 50, 64 * 2, 0, 64 * 20}
 	good := func() scheduled {
 		return scheduled{
 			parts: [][]piece{
-				{{0, 0, 17, 0}}, {{0, 17, 34, 1}}, {{0, 34, 50, 2}},
-				{{1, 0, 2, -1}, {2, 0, 0, -1}, {3, 0, 2, -1}, {4, 0, 3, -1}},
+				{{0, 0, 17, 0, false, false}}, {{0, 17, 34, 1, false, false}}, {{0, 34, 50, 2, false, false}},
+				{{1, 0, 2, whole, false, false}, {2, 0, 0, whole, false, false}, {3, 0, 10, 4, true, false}},
+				{{3, 10, 20, 5, true, true}},
 			},
-			merges: []merge{{0, 0, 3}},
+			merges:   []merge{{0, 0, 3}},
+			longest:  3,
+			arrivals: []int{7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7},
 		}
 	}
-	if err := good().check(kvLen, 4, 0); err != nil {
+	if err := good().check(kvLen, 5, 0); err != nil {
 		t.Fatal(err)
 	}
 	for name, fault := range map[string]func(*scheduled){
 		"tile left out":        func(s *scheduled) { s.parts[1][0].Begin++ },
 		"tile twice":           func(s *scheduled) { s.parts[1][0].End++ },
 		"end left out":         func(s *scheduled) { s.parts[2][0].End-- },
-		"piece twice":          func(s *scheduled) { s.parts[3][0] = s.parts[3][2] },
+		"piece twice":          func(s *scheduled) { s.parts[3][1] = s.parts[3][0] },
 		"empty one left out":   func(s *scheduled) { s.parts[3] = slices.Delete(s.parts[3], 1, 2) },
-		"whole with a slot":    func(s *scheduled) { s.parts[3][0].Slot = 5 },
+		"whole with a slot":    func(s *scheduled) { s.parts[3][0].Slot = 7 },
 		"piece without a slot": func(s *scheduled) { s.parts[0][0].Slot = -1 },
 		"slot twice":           func(s *scheduled) { s.parts[1][0].Slot = 0 },
 		"slot skipped":         func(s *scheduled) { s.parts[2][0].Slot = 3 },
-		"slot too large":       func(s *scheduled) { s.parts[2][0].Slot = 8 },
+		"slot too large":       func(s *scheduled) { s.parts[2][0].Slot = 10 },
+		"pair not marked":      func(s *scheduled) { s.parts[3][2].Paired = false },
+		"pair's second":        func(s *scheduled) { s.parts[4][0].Second = false },
+		"three pieces marked":  func(s *scheduled) { s.parts[0][0].Paired = true },
+		"arrivals":             func(s *scheduled) { s.arrivals[9] = 1 },
+		"longest":              func(s *scheduled) { s.longest = 2 },
 		"no merge":             func(s *scheduled) { s.merges = nil },
 		"merge of too few":     func(s *scheduled) { s.merges[0].Count = 2 },
-		"merge of a whole":     func(s *scheduled) { s.merges = append(s.merges, merge{1, 5, 1}) },
-		"request unknown":      func(s *scheduled) { s.parts[3][0].Request = 5 },
+		"merge of a whole":     func(s *scheduled) { s.merges = append(s.merges, merge{1, 7, 1}) },
+		"request unknown":      func(s *scheduled) { s.parts[3][0].Request = 4 },
 		"unbalanced": func(s *scheduled) {
-			s.parts[1][0].End, s.parts[2] = 50, nil
-			s.merges[0].Count = 2
+			s.parts[3][0].Begin, s.parts[3][0].End = 0, 2
+			s.parts[3][1], s.parts[4] = piece{3, 0, 20, whole, false, false}, []piece{s.parts[3][1]}
+			s.parts[3] = s.parts[3][:2]
+			s.parts[0], s.parts[3] = append(s.parts[0], s.parts[3]...), nil
 		},
 	} {
 		s := good()
 		fault(&s)
-		if s.check(kvLen, 4, 0) == nil {
+		if s.check(kvLen, 5, 0) == nil {
 			t.Errorf("%s: nothing was found", name)
 		}
 	}
