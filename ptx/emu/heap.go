@@ -104,7 +104,7 @@ func (h *heap) locate(addr, n uint64) (*allocation, string) {
 		return nil, fmt.Sprintf("address %#x is in %q, which has been freed", addr, a.name)
 	case addr+n > a.end():
 		text := fmt.Sprintf("address %#x is %d bytes past the end of %q (%d bytes)", addr, addr+n-a.end(), a.name, a.size)
-		if i := slices.Index(h.allocs, a); i+1 < len(h.allocs) && h.allocs[i+1].base-addr < addr-a.end() {
+		if i := slices.Index(h.allocs, a); addr >= a.end() && i+1 < len(h.allocs) && h.allocs[i+1].base-addr < addr-a.end() {
 			text = before(addr, h.allocs[i+1])
 		}
 		return nil, text
