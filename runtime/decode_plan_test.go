@@ -12,19 +12,20 @@ func TestPlanSizes(t *testing.T) {
 		heads, sq, blockH, batch, splits int
 		schedule, workspace              int64
 	}{
-		// 132 parts: 133 × 4 → 768; items (1 + 132) × 16 → 2304; merges 2 × 16 → 256.
-		// 264 slots of 16 rows of 512 and one f32.
-		{16, 1, 16, 1, 0, 768 + 2304 + 256, 264*16*512*4 + 264*16*4},
+		// 132 parts: 133 × 4 → 768; items (1 + 132) × 16 → 2304; merges 2 × 16 → 256;
+		// arrivals 264 × 4 → 1280. 264 slots of 16 rows of 512 and one f32.
+		{16, 1, 16, 1, 0, 768 + 2304 + 256 + 1280, 264*16*512*4 + 264*16*4},
 		// items (128 + 132) × 16 → 4352; merges (1 + 128) × 16 → 2304.
-		{16, 1, 16, 128, 0, 768 + 4352 + 2304, 264*16*512*4 + 264*16*4},
+		{16, 1, 16, 128, 0, 768 + 4352 + 2304 + 1280, 264*16*512*4 + 264*16*4},
 		// merges are bounded by the parts: 133 × 16 → 2304; items 10132 × 16 → 162304.
-		{16, 1, 16, 10000, 0, 768 + 162304 + 2304, 264*16*512*4 + 264*16*4},
-		// forced: items (4·8 + 132) × 16 → 2816; merges (1 + 4) × 16 → 256; 32 slots.
-		{16, 1, 16, 4, 8, 768 + 2816 + 256, 32*16*512*4 + 32*16*4},
-		// 130 rows in blocks of 32: 5 row blocks, 26 parts; 27 × 4 → 256; items 27 × 16 → 512; 52 slots, 52 × 130 × 4 → 27136.
-		{130, 1, 32, 1, 0, 256 + 512 + 256, 52*130*512*4 + 27136},
+		{16, 1, 16, 10000, 0, 768 + 162304 + 2304 + 1280, 264*16*512*4 + 264*16*4},
+		// forced: items (4·8 + 132) × 16 → 2816; merges (1 + 4) × 16 → 256; 32 slots, arrivals 32 × 4 → 256.
+		{16, 1, 16, 4, 8, 768 + 2816 + 256 + 256, 32*16*512*4 + 32*16*4},
+		// 130 rows in blocks of 32: 5 row blocks, 26 parts; 27 × 4 → 256; items 27 × 16 → 512; 52 slots of
+		// whole row blocks, 160 rows; arrivals 52 × 5 × 4 → 1280.
+		{130, 1, 32, 1, 0, 256 + 512 + 256 + 1280, 52*160*512*4 + 52*160*4},
 		// batch 0 needs what the device's parts need.
-		{16, 1, 16, 0, 0, 768 + 2304 + 256, 264*16*512*4 + 264*16*4},
+		{16, 1, 16, 0, 0, 768 + 2304 + 256 + 1280, 264*16*512*4 + 264*16*4},
 		{16, 1, 16, 0, 3, 768 + 2304 + 256, 0},
 	} {
 		d, err := LoadDecode(newFake(), decodeVariants(test.heads, test.sq, test.blockH))
@@ -62,9 +63,10 @@ func TestPlanSectionsDoNotOverlap(t *testing.T) {
 			}{
 				{"part_first", p.partFirst, 4 * int64(d.parts+1), p.items},
 				{"items", p.items, 16 * items, p.merges},
-				{"merges", p.merges, 16 * merges, p.scheduleBytes},
-				{"partial_out", p.partialOut, slots * 60 * 512 * 4, p.partialLSE},
-				{"partial_lse", p.partialLSE, slots * 60 * 4, p.workspaceBytes},
+				{"merges", p.merges, 16 * merges, p.arrivals},
+				{"arrivals", p.arrivals, 4 * slots * 4, p.scheduleBytes}, // 60 rows are 4 blocks of 16
+				{"partial_out", p.partialOut, slots * 64 * 512 * 4, p.partialLSE},
+				{"partial_lse", p.partialLSE, slots * 64 * 4, p.workspaceBytes},
 			} {
 				if section.start%256 != 0 || section.start+section.size > section.end {
 					t.Errorf("batch %d, splits %d: %+v", batch, splits, section)

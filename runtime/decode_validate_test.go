@@ -84,8 +84,8 @@ func TestDecodeMisuse(t *testing.T) {
 		"lengths null":    {func(r *rig, a *DecodeArgs) { a.KVLen.Ptr = 0 }, "kv_len: address was null, must be an address in device memory"},
 		"lengths stride": {func(r *rig, a *DecodeArgs) { strides(&a.KVLen, 2) },
 			"kv_len: batch stride was 2 elements, must be 1 element"},
-		"schedule null":      {func(r *rig, a *DecodeArgs) { a.Schedule = Buffer{} }, "schedule: address was null, must be 2048 bytes of device memory"},
-		"schedule capacity":  {func(r *rig, a *DecodeArgs) { a.Schedule.Bytes-- }, "schedule: size was 2047 bytes, must be at least 2048"},
+		"schedule null":      {func(r *rig, a *DecodeArgs) { a.Schedule = Buffer{} }, "schedule: address was null, must be 3328 bytes of device memory"},
+		"schedule capacity":  {func(r *rig, a *DecodeArgs) { a.Schedule.Bytes-- }, "schedule: size was 3327 bytes, must be at least 3328"},
 		"schedule alignment": {func(r *rig, a *DecodeArgs) { a.Schedule.Ptr += 4 }, "must be aligned to 16 bytes"},
 		"workspace null": {func(r *rig, a *DecodeArgs) { a.Workspace.Ptr = 0 },
 			"workspace: address was null, must be 8667648 bytes of device memory"},
@@ -141,8 +141,8 @@ func TestScheduleMisuse(t *testing.T) {
 		"batch":    {func(a *ScheduleArgs) { a.Batch = -1 }, "decode schedule: batch: was -1, must be at least 0"},
 		"lengths":  {func(a *ScheduleArgs) { a.KVLen.Shape = []int64{4} }, "decode schedule: kv_len: shape was [4], must be [batch 3]"},
 		"dtype":    {func(a *ScheduleArgs) { a.KVLen.DType = F32 }, `decode schedule: kv_len: dtype was "f32", must be s32`},
-		"null":     {func(a *ScheduleArgs) { a.Buffer.Ptr = 0 }, "decode schedule: schedule buffer: address was null, must be 2048 bytes of device memory"},
-		"capacity": {func(a *ScheduleArgs) { a.Splits = 100 }, "decode schedule: schedule buffer: size was 2048 bytes, must be at least 6656"},
+		"null":     {func(a *ScheduleArgs) { a.Buffer.Ptr = 0 }, "decode schedule: schedule buffer: address was null, must be 3328 bytes of device memory"},
+		"capacity": {func(a *ScheduleArgs) { a.Splits = 100 }, "decode schedule: schedule buffer: size was 3328 bytes, must be at least 9216"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 16, 2, 16)

@@ -47,7 +47,7 @@ func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 	k.If(v.finished.Eq(1), func() {
 		all := quads(out)
 		for n := 0; n < len(all); n += batch {
-			stage(r.packed(v, st, all[n:n+batch], n, team, layout), n)
+			stage(r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
 			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
 		}
 		k.If(layout.speaker, func() {
