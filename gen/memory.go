@@ -76,6 +76,13 @@ func (p Pointer) LoadVectorIf(valid Value, offset, n int) []Value {
 	return v
 }
 
+// LoadIf reads one element where valid holds and gives otherwise elsewhere.
+func (p Pointer) LoadIf(valid Value, offset int, otherwise Value) Value {
+	v := p.k.Var(otherwise)
+	p.k.emitIf(guard(valid, false), "ld.global."+loadType(p.elem), v.op, p.addr(offset))
+	return v.Value
+}
+
 // Store writes one element.
 func (p Pointer) Store(offset int, x any) {
 	v := p.k.value(x, registerType(p.elem))

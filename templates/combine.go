@@ -11,10 +11,9 @@ const (
 	// largest number of slots among them.
 	mergeWords = 4
 
-	combineWarps   = 8
-	combineColumns = 128 // latent columns of a unit: 32 lanes of four
-	combineUnroll  = 4   // partial rows that a warp has in flight
-	warpSlots      = 8   // up to so many slots, a warp merges a unit alone
+	combineWarps  = 8
+	combineUnroll = 4 // slots that a warp has in flight when it shares a unit
+	warpSlots     = 8 // up to so many slots, a warp merges a unit alone
 )
 
 // combiner merges the partial outputs of requests cut into three pieces or
@@ -22,24 +21,25 @@ const (
 //
 //	out = Σ outᵢ·2^(LSEᵢ−M) / Σ 2^(LSEᵢ−M)     lse = M + log₂ Σ 2^(LSEᵢ−M)
 //
-// A unit of work is one row's run of 128 columns. Where no request has many
-// slots a warp does a unit; otherwise a CTA's warps share the unit's slots.
-// The grid is as large as the machine, whatever the batch.
+// Partial outputs lie as decode's threads held them: vectors of four elements
+// of two query rows, all threads side by side. A unit of work is the vectors of
+// one of decode's warps. Where no request has many slots a warp does a unit;
+// otherwise a CTA's warps share the unit's slots. The grid is as large as the
+// machine, whatever the batch.
 type combiner struct {
-	k       *gen.Kernel
-	s       Spec
-	r       results
-	merges  gen.Pointer
-	lane    gen.Value
-	columns int // of a unit
+	k      *gen.Kernel
+	s      Spec
+	r      results
+	merges gen.Pointer
+	lane   gen.Value
 }
 
 func decodeCombine(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("decode_combine", s, s.options())
-	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32), columns: min(combineColumns, s.Latent)}
+	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32)}
 	c.r = resultWriter(k, s)
 	k.Threads(32 * combineWarps)
-	sums := k.SharedArray("sums", isa.F32, combineWarps*c.columns)
+	states := k.SharedArray("states", isa.F32, combineWarps*32*stateWords)
 	k.AllowNextGrid()
 	c.lane = k.Lane()
 	head := c.merges.LoadVector(0, 2)
@@ -47,28 +47,21 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	warp := k.Warp()
 	k.IfElse(head[1].Le(warpSlots), func() {
 		c.each(units, k.Block().Mul(combineWarps).Add(warp), k.Blocks().Mul(combineWarps), func(u unit) {
-			acc := c.accumulate(u, k.Int(0), 1, warpSlots)
-			c.scale(acc, u)
-			k.If(c.active(), func() { c.store(u, acc) })
+			c.store(u, c.accumulate(u, k.Int(0), 1, warpSlots))
 		})
 	}, func() {
 		c.each(units, k.Block(), k.Blocks(), func(u unit) {
-			acc := c.accumulate(u, warp, combineWarps, combineUnroll)
-			k.If(c.active(), func() {
-				sums.At(warp.Mul(c.columns).Add(c.lane.Mul(4))).StoreVector(0, acc[0].Value, acc[1].Value, acc[2].Value, acc[3].Value)
-			})
+			st := c.accumulate(u, warp, combineWarps, combineUnroll)
+			at := func(w gen.Value) gen.Region { return states.At(w.Mul(32).Add(c.lane).Mul(stateWords)) }
+			st.save(at(warp))
 			k.SyncCTA()
-			k.If(warp.Eq(0).And(c.active()), func() {
-				mine := sums.At(c.lane.Mul(4))
+			k.If(warp.Eq(0), func() {
 				for w := 1; w < combineWarps; w++ {
-					for i, x := range mine.LoadVector(w*c.columns, 4) {
-						acc[i].Increase(x)
-					}
+					st.merge(k, at(k.Int(w)))
 				}
-				c.scale(acc, u)
-				c.store(u, acc)
+				c.store(u, st)
 			})
-			k.SyncCTA() // the sums have been read
+			k.SyncCTA() // the states have been read
 		})
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
@@ -76,94 +69,202 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	return k.Build()
 }
 
-// unit is a run of a row's columns and what is known of its slots.
+// unit is one warp's vectors in a request's partial outputs.
 type unit struct {
-	request, row, column gen.Value
-	count                gen.Value   // slots
-	lses                 gen.Pointer // of the first slot; the next is PaddedRows further
-	parts                gen.Pointer // the lane's columns in the first slot
-	top, total           *gen.Var    // M and Σ 2^(LSEᵢ−M)
+	request, count gen.Value   // slots
+	row            gen.Value   // the lane's first query row; the second is rowStep further
+	latent         gen.Value   // the latent column of the lane's first element
+	lses           gen.Pointer // of the lane's first row in the first slot
+	parts          gen.Pointer // the lane's vector in the first slot
 }
 
-func (c combiner) unitsPerRequest() int { return c.s.Rows() * c.s.Latent / c.columns }
+// threads returns the threads among which decode spreads a row block's output.
+func (c combiner) threads() int {
+	if c.s.seesaw() {
+		return 256
+	}
+	return 128
+}
 
-// active reports whether the lane has columns.
-func (c combiner) active() gen.Value { return c.lane.Lt(c.columns / 4) }
+// vectors returns the vectors of a row block.
+func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / 4 }
+
+func (c combiner) unitsPerRequest() int { return c.s.RowBlocks() * c.vectors() / 32 }
+
+// rowStep returns the distance between a vector's two query rows.
+func (c combiner) rowStep() int {
+	if c.s.seesaw() {
+		return 8
+	}
+	return 1
+}
+
+// rowIndex returns which of a vector's two query rows element e belongs to.
+func (c combiner) rowIndex(e int) int {
+	if c.s.seesaw() {
+		return rowOf(e)
+	}
+	return e % 2
+}
 
 // each runs body for units first, first+step, …
 func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 	k, s := c.k, c.s
 	k.For("unit", first, units, step, func(i gen.Value) {
-		per, chunks := c.unitsPerRequest(), s.Latent/c.columns
+		per, perBlock := c.unitsPerRequest(), c.vectors()/32
 		e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
 		inRequest := i.Rem(per)
-		u := unit{request: e[0], count: e[2], row: inRequest.Div(chunks), column: inRequest.Rem(chunks).Mul(c.columns)}
-		row := e[1].Extend().Mul(s.PaddedRows()).Add(u.row.Extend())
-		u.lses = c.r.partialLSE.At(row)
-		u.parts = c.r.partialOut.At(row.Mul(s.Latent)).At(u.column).At(c.lane.Mul(4))
+		block, v := inRequest.Div(perBlock), inRequest.Rem(perBlock)
+		warps := c.threads() / 32
+		quad, warp := v.Div(warps), v.Rem(warps)
+		u := unit{request: e[0], count: e[2]}
+		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))
+		fragmentColumn := c.lane.And(3).Mul(2)
+		if s.seesaw() {
+			u.row = fragmentRow
+			u.latent = warp.Shr(2).Mul(s.Latent / 2).Add(fragmentColumn).Add(quad.Mul(8))
+		} else {
+			groups := s.BlockH / 8
+			u.row = fragmentColumn.Add(quad.Rem(groups).Mul(8))
+			u.latent = fragmentRow.Add(quad.Div(groups).Mul(64))
+		}
+		firstRow := block.Mul(s.BlockH)
+		u.row = u.row.Add(firstRow)
+		rows := e[1].Extend().Mul(s.PaddedRows())
+		u.lses = c.r.partialLSE.At(rows).At(u.row)
+		u.parts = c.r.partialOut.At(rows.Add(firstRow.Extend()).Mul(s.Latent)).At(v.Mul(32).Add(c.lane).Mul(4))
 		k.WaitForPreviousGrid()
-		u.top, u.total = k.Var(k.NegInf()), k.Var(k.Float(0))
 		body(u)
 	})
 }
 
-// lse reads a slot's LSE.
-func (c combiner) lse(u unit, slot gen.Value) gen.Value {
-	return u.lses.At(slot.Extend().Mul(c.s.PaddedRows())).Load(0)
+// mergeState is a sum of weighted partial vectors: for the vector's two rows
+// the maximum LSE and the sum of weights relative to it, and the elements.
+type mergeState struct {
+	rowIndex   func(e int) int
+	top, total [2]*gen.Var
+	acc        [4]*gen.Var
 }
 
-// accumulate adds up the weighted slots first, first+step, …, and sets the
-// unit's maximum and total. The first partial rows are under way while the
-// weights are computed.
-func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) [4]*gen.Var {
-	k := c.k
-	load := func(slot gen.Value) (parts [][]gen.Value) {
-		for i := range unroll {
-			at := slot.Add(i * step)
-			there := at.Lt(u.count).And(c.active())
-			parts = append(parts, u.parts.At(at.Extend().Mul(c.s.PaddedRows()*c.s.Latent)).LoadVectorIf(there, 0, 4))
+// stateWords is a state's size in shared memory.
+const stateWords = 8
+
+func (st mergeState) save(to gen.Region) {
+	to.StoreVector(0, st.top[0].Value, st.top[1].Value, st.total[0].Value, st.total[1].Value)
+	to.StoreVector(4, st.acc[0].Value, st.acc[1].Value, st.acc[2].Value, st.acc[3].Value)
+}
+
+// raise takes the state to a maximum of at least top.
+func (st mergeState) raise(k *gen.Kernel, row int, top gen.Value) (reference gen.Value) {
+	next := st.top[row].Max(top)
+	reference = finite(k, next)
+	factor := st.top[row].Sub(reference).Exp2()
+	st.top[row].Set(next)
+	st.total[row].Scale(factor)
+	for e, a := range st.acc {
+		if st.rowIndex(e) == row {
+			a.Scale(factor)
 		}
-		return parts
 	}
-	early := load(first)
-	k.For("max", c.lane, u.count, 32, func(i gen.Value) { u.top.Set(u.top.Max(c.lse(u, i))) })
-	u.top.Set(finite(k, u.top.Reduce(gen.MaxOf, 1, 2, 4, 8, 16)))
-	k.For("sum", c.lane, u.count, 32, func(i gen.Value) { u.total.Increase(c.lse(u, i).Sub(u.top).Exp2()) })
-	u.total.Set(u.total.Reduce(gen.SumOf, 1, 2, 4, 8, 16))
-	var acc [4]*gen.Var
-	for i := range acc {
-		acc[i] = k.Var(k.Float(0))
-	}
-	add := func(slot gen.Value, parts [][]gen.Value) {
-		for i, part := range parts {
-			at := slot.Add(i * step).Min(u.count.Sub(1)) // a slot that is not there has zeros
-			weight := c.lse(u, at).Sub(u.top).Exp2()
-			for j, x := range part {
-				acc[j].Set(x.MulAdd(weight, acc[j]))
+	return reference
+}
+
+// merge adds a saved state.
+func (st mergeState) merge(k *gen.Kernel, from gen.Region) {
+	head, acc := from.LoadVector(0, 4), from.LoadVector(4, 4)
+	for row := range 2 {
+		weight := head[row].Sub(st.raise(k, row, head[row])).Exp2()
+		st.total[row].Set(head[2+row].MulAdd(weight, st.total[row]))
+		for e, a := range st.acc {
+			if st.rowIndex(e) == row {
+				a.Set(acc[e].MulAdd(weight, a))
 			}
 		}
 	}
-	add(first, early)
-	k.For("slot", first.Add(step*unroll), u.count, step*unroll, func(slot gen.Value) { add(slot, load(slot)) })
-	return acc
 }
 
-// scale divides the sums by the total.
-func (c combiner) scale(acc [4]*gen.Var, u unit) {
-	k := c.k
-	inverse := k.Select(u.total.Gt(0.0), u.total.Reciprocal(), k.Float(0))
-	for _, a := range acc {
-		a.Scale(inverse)
-	}
-}
-
-// store writes the lane's four columns, and the row's LSE once.
-func (c combiner) store(u unit, acc [4]*gen.Var) {
+// accumulate merges the slots first, first+step, … of a unit, so many at once.
+func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeState {
 	k, s := c.k, c.s
-	lo, hi := k.Pack(s.dtype(), acc[0].Value, acc[1].Value), k.Pack(s.dtype(), acc[2].Value, acc[3].Value)
-	c.r.out.of(u.request).row(u.row).At(u.column.Shr(1)).At(c.lane.Mul(2)).StoreVector(0, lo, hi)
-	k.If(c.lane.Eq(0).And(u.column.Eq(0)), func() {
-		lse := k.Select(u.total.Gt(0.0), u.top.Add(u.total.Log2()), k.NegInf())
-		c.r.lse.At(u.request.Extend().Mul(s.Rows()).Add(u.row.Extend())).Store(0, lse.Mul(c.r.lseFactor.Read()))
+	st := mergeState{rowIndex: c.rowIndex}
+	for row := range 2 {
+		st.top[row], st.total[row] = k.Var(k.NegInf()), k.Var(k.Float(0))
+	}
+	for e := range st.acc {
+		st.acc[e] = k.Var(k.Float(0))
+	}
+	k.For("slot", first, u.count, step*unroll, func(slot gen.Value) {
+		var lses [2][]gen.Value
+		var parts [][]gen.Value
+		for i := range unroll {
+			at := slot.Add(i * step)
+			there := at.Lt(u.count)
+			rows := at.Extend().Mul(s.PaddedRows())
+			parts = append(parts, u.parts.At(rows.Mul(s.Latent)).LoadVectorIf(there, 0, 4))
+			for row := range lses {
+				lses[row] = append(lses[row], u.lses.At(rows).LoadIf(there, row*c.rowStep(), k.NegInf()))
+			}
+		}
+		for row, lse := range lses {
+			top := lse[0]
+			for _, l := range lse[1:] {
+				top = top.Max(l)
+			}
+			reference := st.raise(k, row, top)
+			for i, l := range lse {
+				weight := l.Sub(reference).Exp2()
+				st.total[row].Increase(weight)
+				for e, a := range st.acc {
+					if c.rowIndex(e) == row {
+						a.Set(parts[i][e].MulAdd(weight, a))
+					}
+				}
+			}
+		}
+	})
+	return st
+}
+
+// store writes a unit's output, and the LSE of rows whose first column it has.
+func (c combiner) store(u unit, st mergeState) {
+	k, s := c.k, c.s
+	var x [4]gen.Value
+	var lse [2]gen.Value
+	for row := range 2 {
+		some := st.total[row].Gt(0.0)
+		inverse := k.Select(some, st.total[row].Reciprocal(), k.Float(0))
+		lse[row] = k.Select(some, st.top[row].Add(st.total[row].Log2()), k.NegInf())
+		for e, a := range st.acc {
+			if c.rowIndex(e) == row {
+				x[e] = a.Mul(inverse)
+			}
+		}
+	}
+	rows := c.r.out.of(u.request)
+	put := func(row, latent, packed gen.Value) {
+		k.If(row.Lt(s.Rows()), func() { rows.row(row).At(latent.Shr(1)).Store(0, packed) })
+	}
+	if s.seesaw() {
+		put(u.row, u.latent, k.Pack(s.dtype(), x[0], x[1]))
+		put(u.row.Add(8), u.latent, k.Pack(s.dtype(), x[2], x[3]))
+	} else {
+		// Lanes four apart hold neighbouring latent columns of the same rows:
+		// the lower one takes the pair of the first row, the upper the second's.
+		upper := c.lane.And(4).Ne(0)
+		for e := 0; e < 4; e += 2 {
+			theirs := k.Select(upper, x[e], x[e+1]).Butterfly(4)
+			lo, hi := k.Select(upper, theirs, x[e]), k.Select(upper, x[e+1], theirs)
+			row := k.Select(upper, u.row.Add(1), u.row)
+			latent := k.Select(upper, u.latent.Sub(1), u.latent)
+			put(row, latent.Add(4*e), k.Pack(s.dtype(), lo, hi))
+		}
+	}
+	k.If(u.latent.Eq(0), func() {
+		for row := range 2 {
+			at := u.row.Add(row * c.rowStep())
+			k.If(at.Lt(s.Rows()), func() {
+				c.r.lse.At(u.request.Extend().Mul(s.Rows()).Add(at.Extend())).Store(0, lse[row].Mul(c.r.lseFactor.Read()))
+			})
+		}
 	})
 }

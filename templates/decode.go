@@ -109,8 +109,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 					for i := 0; i < len(packed); i += 2 * perBlock {
 						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*64)
 					}
-				},
-				func() { result.partialColumns(it, firstRow, out, state) })
+				})
 			team.Sync() // the staged output has been read before the next queries overwrite it
 		})
 	}

@@ -24,10 +24,11 @@ type verdict struct {
 	theirs   gen.Pointer // the thread's vectors of the other piece's accumulators
 }
 
-// judge decides about a finished item. Of a pair's two pieces the one that
-// finishes first leaves its result in the workspace; the other waits for it and
-// writes the output from both. Waiting is safe: the first piece has begun to
-// write. The state's LSE becomes that of the output.
+// judge decides about a finished item and leaves its result in the workspace
+// where another finishes the request: decodeCombine, or of a pair's two pieces
+// the later one. That one waits for the earlier one's result and writes the
+// output from both; waiting is safe, for the earlier one has begun to write.
+// The state's LSE becomes that of the output.
 func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows) verdict {
 	k, s := r.k, r.s
 	v := verdict{finished: k.Var(k.Select(it.whole(), k.Int(1), k.Int(0))), merging: k.Var(k.Int(0))}
@@ -48,47 +49,52 @@ func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 		return r.partialLSE.At(slot.Extend().Mul(s.PaddedRows())).At(firstRow).At(layout.first)
 	}
 	v.theirs = place(other)
+	leaves := k.Var(k.Select(it.combined(), k.Int(1), k.Int(0))) // this CTA leaves a partial result
+	count := r.arrivals.At(first.Mul(s.RowBlocks()).Add(rowBlock))
+	leader := team.thread.Eq(0)
 	k.If(it.paired(), func() {
-		count := r.arrivals.At(first.Mul(s.RowBlocks()).Add(rowBlock))
-		leader := team.thread.Eq(0)
 		k.If(leader, func() { r.ticket.Store(0, count.AtomicAdd(0, 1)) })
 		team.barrier.Sync()
-		k.IfElse(r.ticket.Load(0).Eq(0), func() {
-			to := place(own)
-			for n, q := range quads(out) {
-				var scaled []gen.Value
-				for e := range 4 {
-					scaled = append(scaled, q.acc.R[q.first+e].Mul(st.inverse[layout.index(q.first+e)]))
-				}
-				to.StoreVector(n*4*team.threads, scaled...)
+		leaves.Set(k.Select(r.ticket.Load(0).Eq(0), k.Int(1), k.Int(0)))
+	})
+	k.If(leaves.Eq(1), func() {
+		to := place(own)
+		for n, q := range quads(out) {
+			var scaled []gen.Value
+			for e := range 4 {
+				scaled = append(scaled, q.acc.R[q.first+e].Mul(st.inverse[layout.index(q.first+e)]))
 			}
-			k.If(layout.speaker, func() {
-				for j, lse := range st.lse {
-					lses(own).Store(layout.step(j), lse)
-				}
-			})
+			to.StoreVector(n*4*team.threads, scaled...)
+		}
+		k.If(layout.speaker, func() {
+			for j, lse := range st.lse {
+				lses(own).Store(layout.step(j), lse)
+			}
+		})
+		k.If(it.paired(), func() {
 			team.barrier.Sync()
 			k.If(leader, func() { count.Signal(0, published) })
-		}, func() {
-			k.If(leader, func() {
-				count.AwaitAtLeast(0, published)
-				count.Store(0, 0) // ready for the next launch
-			})
-			team.barrier.Sync()
-			for j, lse := range st.lse {
-				lse2 := lses(other).Load(layout.step(j))
-				top := finite(k, lse.Max(lse2))
-				w, w2 := lse.Sub(top).Exp2(), lse2.Sub(top).Exp2()
-				total := w.Add(w2)
-				some := total.Gt(0.0)
-				inverse := k.Select(some, total.Reciprocal(), k.Float(0))
-				v.mine[j].Set(w.Mul(inverse))
-				v.their[j].Set(w2.Mul(inverse))
-				lse.Set(k.Select(some, top.Add(total.Log2()), k.NegInf()))
-			}
-			v.finished.Set(1)
-			v.merging.Set(1)
 		})
+	})
+	k.If(it.paired().And(leaves.Eq(0)), func() {
+		k.If(leader, func() {
+			count.AwaitAtLeast(0, published)
+			count.Store(0, 0) // ready for the next launch
+		})
+		team.barrier.Sync()
+		for j, lse := range st.lse {
+			lse2 := lses(other).Load(layout.step(j))
+			top := finite(k, lse.Max(lse2))
+			w, w2 := lse.Sub(top).Exp2(), lse2.Sub(top).Exp2()
+			total := w.Add(w2)
+			some := total.Gt(0.0)
+			inverse := k.Select(some, total.Reciprocal(), k.Float(0))
+			v.mine[j].Set(w.Mul(inverse))
+			v.their[j].Set(w2.Mul(inverse))
+			lse.Set(k.Select(some, top.Add(total.Log2()), k.NegInf()))
+		}
+		v.finished.Set(1)
+		v.merging.Set(1)
 	})
 	return v
 }

@@ -39,9 +39,9 @@ func (r results) pairs() results {
 
 // write brings a finished item's result to its destination. stage keeps a
 // batch of packed output values, of so many quads, in the output tile, given
-// the number of its first quad; partial writes to the workspace for decodeCombine.
+// the number of its first quad.
 func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows,
-	tile gen.SharedTile, batch int, stage func(packed []gen.Value, quad int), partial func()) {
+	tile gen.SharedTile, batch int, stage func(packed []gen.Value, quad int)) {
 	k, s := r.k, r.s
 	v := r.judge(it, rowBlock, firstRow, out, st, team, layout)
 	k.If(v.finished.Eq(1), func() {
@@ -54,12 +54,6 @@ func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 			r.storeLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, layout, r.lseFactor.Read())
 		})
 		r.copyRows(it, firstRow, tile, team)
-	})
-	k.If(it.combined(), func() {
-		k.If(layout.speaker, func() {
-			r.storeLSE(r.partialLSE.At(it.slot().Extend().Mul(s.PaddedRows())), firstRow, st, layout, k.Float(1))
-		})
-		partial()
 	})
 }
 
@@ -83,40 +77,4 @@ func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, tea
 	k.For("row", row, end, team.threads/chunks, func(at gen.Value) {
 		rows.row(firstRow.Add(at)).At(inRow.Mul(4)).StoreVector(0, stage.Chunk(at, inRow).LoadVector(0, 4)...)
 	})
-}
-
-// partialColumns writes the normalised outputs of rows on wgmma's N to the
-// item's slot.
-func (r results) partialColumns(it item, firstRow gen.Value, out []gen.Accumulator, st softmaxState) {
-	k, s := r.k, r.s
-	rows := it.slot().Extend().Mul(s.PaddedRows())
-	column := firstRow.Add(k.FragmentColumn())
-	latent := k.FragmentRow()
-	for j := range st.lse {
-		row := column.Add(columnStep(j))
-		k.If(row.Lt(s.Rows()), func() {
-			at := r.partialOut.At(rows.Add(row.Extend()).Mul(s.Latent)).At(latent)
-			for m, o := range out {
-				for i, e := range elements(j) {
-					at.Store(64*m+8*i, o.R[e].Mul(st.inverse[j]))
-				}
-			}
-		})
-	}
-}
-
-// partialRows does the same for rows on wgmma's M, from a warpgroup that holds
-// one half of their columns.
-func (r results) partialRows(it item, firstRow gen.Value, out gen.Accumulator, half int, st softmaxState) {
-	k, s := r.k, r.s
-	rows := it.slot().Extend().Mul(s.PaddedRows())
-	for h := range st.lse {
-		row := firstRow.Add(k.FragmentRow()).Add(8 * h)
-		k.If(row.Lt(s.Rows()), func() {
-			at := r.partialOut.At(rows.Add(row.Extend()).Mul(s.Latent)).At(k.FragmentColumn())
-			for e := 2 * h; e < len(out.R); e += 4 {
-				at.StoreVector(half*s.Latent/2+out.ColumnStep(e), out.R[e].Mul(st.inverse[h]), out.R[e+1].Mul(st.inverse[h]))
-			}
-		})
-	}
 }

@@ -86,8 +86,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				state := p.softmax.finish(sums, k.Int(which), both)
 				tile := queries.Reuse(s.outputTile())
 				result.write(it, rowBlock, firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
-					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) },
-					func() { result.partialRows(it, firstRow, p.out, which, state) })
+					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) })
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
 		}
