@@ -6,18 +6,23 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// thirds lets a tile of n column blocks arrive in three parts: the first
-// multiplies start when a third of the tile is there.
-func thirds(n, arrivals int) []gen.Part {
-	var parts []gen.Part
-	for i := range 3 {
-		first, end := i*n/3, (i+1)*n/3
-		if end > first {
-			parts = append(parts, gen.Part{First: first, Count: end - first, Arrivals: arrivals})
-		}
+// kvParts lets a tile arrive in three parts and go in three: the rope key, which
+// is free after the scores, and the latent's halves.
+func (s Spec) kvParts() []gen.Part {
+	half := s.Latent / 64 / 2
+	return []gen.Part{
+		ropePart:  {First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
+		leftPart:  {First: 0, Count: half, Arrivals: 4},
+		rightPart: {First: half, Count: s.Latent/64 - half, Arrivals: 4},
 	}
-	return parts
 }
+
+// The parts of a KV tile in the order of their arrival.
+const (
+	ropePart = iota
+	leftPart
+	rightPart
+)
 
 // absorbDecode picks the family by the row block.
 func absorbDecode(s Spec) (*gen.Output, error) {
@@ -51,8 +56,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	todo := workReader(k)
 	result := resultWriter(k, s).pairs()
 
-	parts := thirds(s.kvTile().Blocks(), 4)
-	ring := k.Pipeline("kv", s.Stages, s.kvTile(), parts...)
+	ring := k.Pipeline("kv", s.Stages, s.kvTile(), s.kvParts()...)
 	queries := k.SharedTile("q", s.queryTile())
 	weights := k.SharedTile("p", s.weightTile())
 	k.AlignmentCheck()
@@ -72,6 +76,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			out[i] = k.Accumulator(s.BlockH)
 		}
 		softmax := newColumnSoftmax(k, s, team)
+		speaker := k.Lane().Eq(0) // releases parts for its warp
 		todo.each(part, func(it item) {
 			length := kvLen.At(it.request).Load(0)
 			softmax.reset()
@@ -88,6 +93,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				k.Multiply(scores, slot.KMajor(), queries.KMajor(), 0, false)
 				k.CommitMultiply()
 				k.WaitMultiply(0)
+				slot.Release(speaker, ropePart)
 				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
 				mask.hide(k, scores)
 				p := softmax.update(scores, out)
@@ -95,10 +101,15 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				weights.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
-				k.MultiplyRows(out, latent.Transposed(), weights.KMajor())
+				half := len(out) / 2
+				k.MultiplyRows(out[:half], latent.Transposed(), weights.KMajor())
 				k.CommitMultiply()
+				k.MultiplyRows(out[half:], latent.Columns(64*half, s.Latent-64*half).Transposed(), weights.KMajor())
+				k.CommitMultiply()
+				k.WaitMultiply(1)
+				slot.Release(speaker, leftPart)
 				k.WaitMultiply(0)
-				slot.Release(k.Lane().Eq(0), 0, 1, 2)
+				slot.Release(speaker, rightPart)
 			})
 			state := softmax.finish()
 			tile := queries.Reuse(s.outputTile())

@@ -35,8 +35,13 @@ func emissions() []emission {
 	var list []emission
 	for _, kernel := range Kernels() {
 		switch kernel.Name {
-		case "decode-schedule", "stream": // the same for all heads
+		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
+			continue
+		case "decode-schedule", "decode-combine": // heads and tokens are but numbers in it
+			for _, s := range []Spec{{Heads: 1, SQ: 1}, {Heads: 16, SQ: 2, DType: "fp16"}, {Heads: 130, SQ: 5}} {
+				list = append(list, emission{kernel.Name, s.WithDefaults()})
+			}
 			continue
 		}
 		for _, heads := range []int{1, 6, 16, 20, 64, 128, 130} {

@@ -6,14 +6,6 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// The parts of a KV tile in the order of their arrival: the rope key, which is
-// free first, then the latent's halves.
-const (
-	ropePart = iota
-	leftPart
-	rightPart
-)
-
 // seesawDecode attends up to 64 packed query rows, which lie on wgmma's M. The
 // output, 64 × 512 in f32, is half of the register file, so two warpgroups own
 // half of its columns each and take turns with the KV tiles:
@@ -39,10 +31,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	scale := k.Scalar("scale_log2", isa.F32)
 
 	half := s.Latent / 2
-	ring := k.Pipeline("kv", s.Stages, s.kvTile(),
-		gen.Part{First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
-		gen.Part{First: 0, Count: half / 64, Arrivals: 4},
-		gen.Part{First: half / 64, Count: half / 64, Arrivals: 4})
+	ring := k.Pipeline("kv", s.Stages, s.kvTile(), s.kvParts()...)
 	queries := k.SharedTile("q", s.queryTile())
 	firstWeights := k.SharedTile("p", s.weightTile())
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)
@@ -79,10 +68,14 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.out.Zero()
 				k.FenceAsync()
 				both.Sync()
+				if which == 0 {
+					k.If(it.begin.Lt(it.end), func() { p.multiplyRope(tiles.Peek()) })
+				}
 				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-					p.first, p.second = t, t.Add(1).Lt(it.end)
+					p.first, p.second, p.more = t, t.Add(1).Lt(it.end), t.Add(2).Lt(it.end)
 					attend(p)
 				})
+				k.WaitMultiply(0) // tells ptxas that nothing is under way, which it cannot see
 				state := p.softmax.finish(sums, k.Int(which), both)
 				tile := queries.Reuse(s.outputTile())
 				result.write(it, rowBlock, firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
@@ -138,6 +131,7 @@ type pair struct {
 	firstRow     gen.Value
 	first        gen.Value // index of tile 0
 	second       gen.Value // whether there is a tile 1
+	more         gen.Value // whether another pair follows
 }
 
 // speaker is the thread that releases parts for its warp.
@@ -171,9 +165,14 @@ func (p pair) clear(i int, tile gen.Slot) {
 	})
 }
 
-// multiplyKeys issues the scores of a tile.
-func (p pair) multiplyKeys(tile gen.Slot) {
-	p.k.Multiply(p.scores, p.queries.KMajor(), tile.KMajor(), 0, false)
+// multiplyRope issues the rope part of a tile's scores, multiplyLatent the rest.
+func (p pair) multiplyRope(tile gen.Slot) {
+	p.k.MultiplyParts(p.scores, p.queries.KMajor(), tile.KMajor(), false, ropePart, ropePart+1)
+	p.k.CommitMultiply()
+}
+
+func (p pair) multiplyLatent(tile gen.Slot) {
+	p.k.MultiplyParts(p.scores, p.queries.KMajor(), tile.KMajor(), true, leftPart, rightPart+1)
 	p.k.CommitMultiply()
 }
 
@@ -190,11 +189,12 @@ func (p pair) publish(i int, weights []gen.Value, to gen.SharedTile) {
 	p.ready[i].Arrive()
 }
 
-// left runs the left warpgroup's side of the pair.
+// left runs the left warpgroup's side of the pair, whose first scores it has
+// begun to multiply before.
 func (p pair) left() {
 	k := p.k
-	tile := p.tiles.Next()
-	p.multiplyKeys(tile)
+	tile := p.tiles.Next() // its rope part has been issued
+	p.multiplyLatent(tile)
 	k.WaitMultiply(0)
 	tile.Release(p.speaker(), ropePart)
 	s := p.score(0)
@@ -213,7 +213,12 @@ func (p pair) left() {
 		p.clear(1, tile)
 		k.Multiply(p.out, p.secondWeights(tile).KMajor(), p.values(tile).Transposed(), 0, true)
 		k.CommitMultiply()
-		k.WaitMultiply(0)
+		k.IfElse(p.more, func() {
+			// The next pair's first multiplies keep the tensor cores busy while
+			// this warpgroup learns that the tile is done with.
+			p.multiplyRope(p.tiles.Peek())
+			k.WaitMultiply(1)
+		}, func() { k.WaitMultiply(0) })
 		tile.Release(p.speaker(), ropePart, leftPart)
 	})
 }
@@ -233,7 +238,8 @@ func (p pair) right() {
 	}
 	k.IfElse(p.second, func() {
 		second := p.tiles.Next()
-		p.multiplyKeys(second)
+		p.multiplyRope(second)
+		p.multiplyLatent(second)
 		multiplyFirst()
 		k.WaitMultiply(1)
 		s := p.score(1)

@@ -134,12 +134,10 @@ func (s Spec) Validate() error {
 		return refuse("page", s.Page, 64, "the cache has pages of 64 tokens")
 	case s.BlockN != s.Page:
 		return refuse("block-n", s.BlockN, 64, "one warpgroup multiplies 64 tokens (wgmma's M), one page")
-	case !slices.Contains(widths, s.Latent):
-		return refuse("latent", s.Latent, closest(s.Latent, widths), "a row of 16-byte chunks must divide evenly among 128 threads")
-	case !slices.Contains(widths[:2], s.Rope):
-		return refuse("rope", s.Rope, closest(s.Rope, widths[:2]), "a row of 16-byte chunks must divide evenly among 128 threads")
-	case s.seesaw() && s.Latent < 128:
-		return refuse("latent", s.Latent, 128, "two warpgroups each own half of the latent, in boxes of 64 columns")
+	case !slices.Contains(latentWidths, s.Latent):
+		return refuse("latent", s.Latent, closest(s.Latent, latentWidths), "its halves are copied in boxes of 64 columns, and 128 threads share a row's 16-byte chunks evenly")
+	case !slices.Contains(ropeWidths, s.Rope):
+		return refuse("rope", s.Rope, closest(s.Rope, ropeWidths), "a row of 16-byte chunks must divide evenly among 128 threads")
 	case s.seesaw() && s.Stages < 2:
 		return refuse("stages", s.Stages, 2, "two warpgroups hold a tile each")
 	case s.Cluster != 1:
@@ -160,8 +158,12 @@ func nearest(v, step, low, high int) int {
 	return min(max((v+step/2)/step*step, low), high)
 }
 
-// widths of latent and rope: boxes of 64 columns that powers of two threads share.
-var widths = []int{64, 128, 256, 512}
+// widths of latent and rope: boxes of 64 columns that powers of two threads
+// share; the latent has two halves of them.
+var (
+	latentWidths = []int{128, 256, 512}
+	ropeWidths   = []int{64, 128}
+)
 
 // closest returns the choice that is nearest to v.
 func closest(v int, choices []int) int {
