@@ -105,12 +105,13 @@ func buildAtomic(c *compiler, in *ptx.Instr) error {
 	if sp != spShared {
 		c.atomics = true
 	}
+	order := orderOf(in)
 	n := size * len(b)
 	watch := sp == spShared || sp == spCluster
 	c.op.ctl = func(w *warp, s *split, m uint32) verdict {
 		w.cl.touch()
 		if w.hz != nil {
-			w.hz.releaseAt(w, m, sp, addr)
+			w.hz.releaseAt(w, m, sp, addr, order)
 		}
 		for y := m; y != 0; y &= y - 1 {
 			i := trailing(y) & 31
@@ -131,7 +132,7 @@ func buildAtomic(c *compiler, in *ptx.Instr) error {
 			}
 		}
 		if w.hz != nil {
-			w.hz.acquireAt(w, m, sp, addr)
+			w.hz.acquireAt(w, m, sp, addr, order)
 		}
 		return yield
 	}

@@ -10,8 +10,12 @@ package emu
 // snapshot is what a thread knows: v[c] is the clock up to which it knows
 // component c, and p[c] the clock up to which what c wrote through the generic
 // proxy has been made visible to the async proxy by a fence on the way here.
-// Snapshots are immutable and shared by the lanes of a warp.
-type snapshot struct{ v, p []uint32 }
+// f is what it knows of other clusters. Snapshots are immutable and shared by
+// the lanes of a warp.
+type snapshot struct {
+	v, p []uint32
+	f    *foreign
+}
 
 func at(v []uint32, i int) uint32 {
 	if i < len(v) {
@@ -54,10 +58,13 @@ func covers(v, w []uint32) bool {
 }
 
 // gather accumulates releases, for those that acquire them together.
-type gather struct{ v, p []uint32 }
+type gather struct {
+	v, p []uint32
+	f    *foreign
+}
 
 func (g *gather) clone() gather {
-	return gather{append([]uint32(nil), g.v...), append([]uint32(nil), g.p...)}
+	return gather{append([]uint32(nil), g.v...), append([]uint32(nil), g.p...), g.f}
 }
 
 // own is the component of lane i of w.
@@ -78,7 +85,7 @@ func (w *warp) releaseOnly(m uint32, g *gather) {
 	for y := m; y != 0; y &= y - 1 {
 		i := trailing(y)
 		if s := sh.snap[i]; s != last {
-			g.v, g.p = join(g.v, s.v), join(g.p, s.p)
+			g.v, g.p, g.f = join(g.v, s.v), join(g.p, s.p), g.f.join(s.f)
 			last = s
 		}
 		g.v = raise(g.v, w.own(i), sh.clock)
@@ -93,8 +100,8 @@ func (w *warp) acquire(m uint32, g *gather) {
 	if w.hz == nil || g == nil {
 		return
 	}
-	w.learn(m, func(s *snapshot) bool { return covers(s.v, g.v) && covers(s.p, g.p) }, func(s *snapshot) {
-		s.v, s.p = join(s.v, g.v), join(s.p, g.p)
+	w.learn(m, func(s *snapshot) bool { return covers(s.v, g.v) && covers(s.p, g.p) && s.f.covers(g.f) }, func(s *snapshot) {
+		s.v, s.p, s.f = join(s.v, g.v), join(s.p, g.p), s.f.join(g.f)
 	})
 }
 
@@ -109,7 +116,7 @@ func (w *warp) learn(m uint32, known func(*snapshot) bool, change func(*snapshot
 		if s != from {
 			from, to = s, s
 			if !known(s) {
-				to = &snapshot{append([]uint32(nil), s.v...), append([]uint32(nil), s.p...)}
+				to = &snapshot{append([]uint32(nil), s.v...), append([]uint32(nil), s.p...), s.f}
 				change(to)
 			}
 		}

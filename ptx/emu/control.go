@@ -135,9 +135,10 @@ func buildSetMaxNReg(c *compiler, in *ptx.Instr) error {
 // is sequentially consistent, and what orders threads is the barrier or the
 // release after the fence.
 func buildFence(c *compiler, in *ptx.Instr) error {
+	scope := in.Mod("scope") + in.Mod("level")
 	c.op.exec = func(w *warp, m uint32) {
 		if w.hz != nil {
-			w.hz.fence(w, m)
+			w.hz.fence(w, m, scope)
 		}
 	}
 	return nil

@@ -28,6 +28,9 @@ type grid struct {
 	abort     error
 	abortID   int // cluster that stopped the launch
 
+	points  map[uint64]*meetingPoint // strong accesses, by address
+	writers map[*allocation]*writers // what the grid has written
+
 	early atomic.Bool // griddepcontrol.launch_dependents ran before a wait
 	maps  map[uint64]*decodedMap
 }
@@ -214,6 +217,13 @@ func (g *grid) hazards() []Hazard {
 		}
 	}
 	return all.sorted()
+}
+
+// ctaNumber returns the linear index of a CTA of a cluster.
+func (g *grid) ctaNumber(cluster, rank int) int {
+	corner, in, c := g.shape.at(cluster), g.cfg.Cluster.at(rank), g.cfg.Cluster
+	x, y, z := int(corner[0])*c.X+int(in[0]), int(corner[1])*c.Y+int(in[1]), int(corner[2])*c.Z+int(in[2])
+	return x + g.cfg.Grid.X*(y+g.cfg.Grid.Y*z)
 }
 
 // turn counts launches since the seed was set.

@@ -37,6 +37,7 @@ const (
 	RuleUninitShared   Rule = "uninitialised-shared"    // read before written
 	RuleUninitGlobal   Rule = "uninitialised-global"    // read before written
 	RuleRace           Rule = "shared-race"             // unordered accesses by two threads
+	RuleGlobalRace     Rule = "global-race"             // unordered accesses by two threads of a grid
 	RuleProxy          Rule = "missing-proxy-fence"     // a generic write meets the async proxy without fence.proxy.async
 	RuleInFlight       Rule = "read-in-flight"          // data read before the copy that brings it is known to be complete
 	RuleRefill         Rule = "stage-refill"            // an asynchronous copy over data still in use

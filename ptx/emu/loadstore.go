@@ -36,6 +36,23 @@ func storeUint(b []byte, v uint64) {
 	}
 }
 
+// strength is the memory order of a strong access.
+type strength struct {
+	acquire, release bool
+	scope            string
+}
+
+// orderOf returns the order that an instruction's modifiers give; atomics
+// without any are relaxed and of gpu scope.
+func orderOf(in *ptx.Instr) strength {
+	sem := in.Mod("sem")
+	return strength{
+		acquire: sem == "acquire" || sem == "acq_rel",
+		release: sem == "release" || sem == "acq_rel",
+		scope:   in.Mod("scope"),
+	}
+}
+
 // accessKind decodes the parts that loads and stores share.
 func (c *compiler) accessKind(in *ptx.Instr) (sp space, f flavour, err error) {
 	name := in.Mod("space")
@@ -72,7 +89,7 @@ func buildLoad(c *compiler, in *ptx.Instr) error {
 		masks[k] = widthMask(dstBits(a, t.Bits()))
 	}
 	x := extend(t)
-	strong := f.atomic
+	strong, order := f.atomic, orderOf(in)
 	watch := sp == spShared || sp == spCluster
 	load := func(w *warp, m uint32) {
 		var addrs *[lanes]uint32
@@ -106,7 +123,7 @@ func buildLoad(c *compiler, in *ptx.Instr) error {
 		c.op.ctl = func(w *warp, s *split, m uint32) verdict {
 			load(w, m)
 			if w.hz != nil {
-				w.hz.acquireAt(w, m, sp, addr)
+				w.hz.acquireAt(w, m, sp, addr, order)
 			}
 			return yield
 		}
@@ -134,12 +151,12 @@ func buildStore(c *compiler, in *ptx.Instr) error {
 	if err != nil {
 		return err
 	}
-	release := f.atomic
+	release, order := f.atomic, orderOf(in)
 	watch := sp == spShared || sp == spCluster
 	c.op.exec = func(w *warp, m uint32) {
 		w.cl.touch()
 		if release && w.hz != nil {
-			w.hz.releaseAt(w, m, sp, addr)
+			w.hz.releaseAt(w, m, sp, addr, order)
 		}
 		var addrs *[lanes]uint32
 		if watch && w.hz != nil {

@@ -33,6 +33,16 @@ type warpShadow struct {
 	regs  []uint32 // lanes in which a register has been written
 	preds []uint32
 
+	fence [lanes]fencePoint
+	late  gather // found by relaxed reads, known after a fence
+
+	point        *meetingPoint // last acquired, with its version then
+	pointVersion uint64
+	pointLanes   uint32
+
+	writersOf *allocation // of the last global access
+	writers   *writers
+
 	met     uint32   // CTAs of the cluster known to have started
 	fences  uint32   // wgmma.fences so far, plus one
 	touched []uint32 // the value of fences when a register was last accessed by other instructions
@@ -143,8 +153,6 @@ func (h *hazards) registers(w *warp, o *op, active, m uint32) {
 		h.wgmmaRegisters(w, o)
 	}
 }
-
-func (h *hazards) fence(*warp, uint32) {}
 
 // lanesEnd reports copies and multiplications that nobody has waited for when
 // the lanes m of w end.

@@ -8,6 +8,7 @@ import "fmt"
 func (h *hazards) global(w *warp, i int, a *allocation, addr uint64, n int, f flavour) {
 	w.cl.stats.GlobalBytes += uint64(n)
 	h.gridDependency(w, i, a, addr, n, f.write)
+	h.globalOrder(w, i, a, addr-a.base, n, f)
 }
 
 // globalAt checks an access of a copy.

@@ -172,12 +172,20 @@ func (h *hazards) place(w *warp, i int, sp space, addr memOperand) *gather {
 }
 
 // releaseAt orders what lanes m did before a strong write.
-func (h *hazards) releaseAt(w *warp, m uint32, sp space, addr memOperand) {
+func (h *hazards) releaseAt(w *warp, m uint32, sp space, addr memOperand, order strength) {
+	if sp == spGlobal || sp == generic && addr.at(w, trailing(m)) >= heapBase {
+		h.strongWrite(w, m, addr, order.release, order.scope)
+		return
+	}
 	each(m, func(i int) { w.releaseOnly(1<<i, h.place(w, i, sp, addr)) })
 	h.tick(w)
 }
 
 // acquireAt orders what lanes m do after a strong read.
-func (h *hazards) acquireAt(w *warp, m uint32, sp space, addr memOperand) {
+func (h *hazards) acquireAt(w *warp, m uint32, sp space, addr memOperand, order strength) {
+	if sp == spGlobal || sp == generic && addr.at(w, trailing(m)) >= heapBase {
+		h.strongRead(w, m, addr, order.acquire, order.scope)
+		return
+	}
 	each(m, func(i int) { w.acquire(1<<i, h.place(w, i, sp, addr)) })
 }
