@@ -3,6 +3,7 @@ package templates
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,11 +100,12 @@ func TestEmissions(t *testing.T) {
 }
 
 // TestAssembled: ptxas takes the kernels without a stack frame, a spill or a
-// warning.
+// warning. Of several query tokens it takes those head counts that differ in
+// more than numbers.
 func TestAssembled(t *testing.T) {
 	assembler := ptxas.Find(t)
-	for i, e := range emissions() {
-		if testing.Short() && i%5 != 0 {
+	for _, e := range emissions() {
+		if e.kernel == "absorb-decode" && e.spec.SQ > 1 && !slices.Contains([]int{1, 16, 130}, e.spec.Heads) {
 			continue
 		}
 		t.Run(e.String(), func(t *testing.T) {
