@@ -55,16 +55,6 @@ func (k *Kernel) FragmentColumn() Value { return k.Lane().And(3).Mul(2) }
 // the order of their arrival. The result may be read after CommitMultiply and
 // WaitMultiply.
 func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
-	k.multiplyParts(acc, a, b, row, keep, 0, -1)
-}
-
-// MultiplyParts is Multiply over parts from, …, to−1 of the pipeline's tile
-// among the operands.
-func (k *Kernel) MultiplyParts(acc Accumulator, a, b View, keep bool, from, to int) {
-	k.multiplyParts(acc, a, b, 0, keep, from, to)
-}
-
-func (k *Kernel) multiplyParts(acc Accumulator, a, b View, row int, keep bool, from, to int) {
 	switch {
 	case a.Depth() != b.Depth():
 		k.errorf("contraction of %d against %d elements", a.Depth(), b.Depth())
@@ -77,7 +67,7 @@ func (k *Kernel) multiplyParts(acc Accumulator, a, b View, row int, keep bool, f
 	da, db := a.descriptor(), b.descriptor()
 	first, rest := k.predicate(keep), k.predicate(true)
 	add := first
-	k.contraction(a, b, from, to, func(depth int) {
+	k.contraction(a, b, func(depth int) {
 		k.mma(acc, a.tile.DType, ptx.Vec{a.at(da, row, depth)}, a.major(), b, db, depth, add)
 		add = rest
 	})
@@ -89,7 +79,7 @@ func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) {
 	k.checkOperand(accs[0], b)
 	da, db := a.descriptor(), b.descriptor()
 	add := k.predicate(true)
-	k.contraction(a, b, 0, -1, func(depth int) {
+	k.contraction(a, b, func(depth int) {
 		for i, acc := range accs {
 			k.mma(acc, a.tile.DType, ptx.Vec{a.at(da, i*64, depth)}, a.major(), b, db, depth, add)
 		}
@@ -120,9 +110,8 @@ func (k *Kernel) checkOperand(acc Accumulator, b View) {
 }
 
 // contraction runs step for every 16 elements of the contraction, fenced and
-// in the order in which the operands arrive: over parts from, …, to−1 of the
-// pipeline's tile among them, or over all of them where to is −1.
-func (k *Kernel) contraction(a, b View, from, to int, step func(depth int)) {
+// in the order in which the operands arrive.
+func (k *Kernel) contraction(a, b View, step func(depth int)) {
 	var slot *Slot
 	span := a.Depth()
 	for _, v := range []View{a, b} {
@@ -137,17 +126,11 @@ func (k *Kernel) contraction(a, b View, from, to int, step func(depth int)) {
 		}
 	}
 	if slot == nil {
-		if to >= 0 {
-			k.errorf("neither operand is a pipeline's tile, which alone has parts")
-		}
 		run(0, a.Depth())
 		return
 	}
-	if to < 0 {
-		to = len(slot.p.parts)
-	}
-	for i, part := range slot.p.parts[from:to] {
-		slot.await(from + i)
+	for i, part := range slot.p.parts {
+		slot.await(i)
 		run(part.First*span, (part.First+part.Count)*span)
 	}
 }

@@ -72,13 +72,6 @@ func (p *Pipeline) cursor(phase int) cursor {
 
 // slot returns the current stage and moves on.
 func (c cursor) slot() Slot {
-	s := c.current()
-	c.advance()
-	return s
-}
-
-// current returns the current stage.
-func (c cursor) current() Slot {
 	p, k := c.p, c.p.k
 	s := Slot{SharedTile: p.tile, p: p, phase: k.Var(c.phase.Value).Value}
 	first := k.Int(0)
@@ -87,15 +80,11 @@ func (c cursor) current() Slot {
 		first = c.stage.Mul(len(p.parts))
 	}
 	s.full, s.empty = p.full.at.At(first), p.empty.at.At(first)
-	return s
-}
-
-func (c cursor) advance() {
-	p, k := c.p, c.p.k
 	next := c.stage.Add(1)
 	wrapped := next.Ge(p.stages)
 	c.stage.Set(k.Select(wrapped, k.Int(0), next))
 	c.phase.Set(k.Select(wrapped, c.phase.Xor(1), c.phase.Value))
+	return s
 }
 
 // Slot is a stage of a pipeline during one round.
@@ -168,13 +157,6 @@ func (p *Pipeline) Consumer() *Consumer { return &Consumer{p.cursor(0)} }
 // Kernel.Multiply), or by Await.
 func (c *Consumer) Next() Slot {
 	s := c.slot()
-	s.pipe = &s
-	return s
-}
-
-// Peek returns what Next will return, and stays.
-func (c *Consumer) Peek() Slot {
-	s := c.current()
 	s.pipe = &s
 	return s
 }

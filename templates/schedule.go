@@ -29,16 +29,6 @@ func (s Spec) minAligned() int {
 	return 3
 }
 
-// alignedParts bounds the parts that an aligned schedule uses: so many CTAs with
-// 64 rows each already read as fast as the memory delivers (1.1 µs per tile of
-// 73,728 bytes), and further ones would only leave more partial results.
-func (s Spec) alignedParts(k *gen.Kernel, parts gen.Value) gen.Value {
-	if s.seesaw() && s.RowBlocks() == 1 {
-		return parts.Min(72)
-	}
-	return parts
-}
-
 // scheduler deals requests to parts, in one CTA of 1024 threads and without a
 // serial step. Requests lie end to end on a line; a part is the stretch between
 // two boundaries, each a request and a tile of it.
@@ -143,7 +133,7 @@ func (c scheduler) place() {
 	even := ceilDiv(sum.Add(c.batch.Mul(pieceCost)), c.parts)
 	piece := k.Var(k.Int(0))
 	k.If(c.batch.Le(c.parts), func() {
-		low := ceilDiv(sum.Value, c.s.alignedParts(k, c.parts)).Max(c.s.minAligned())
+		low := ceilDiv(sum.Value, c.parts).Max(c.s.minAligned())
 		least := c.smallestPiece(low, most.Max(low))
 		k.If(least.Add(pieceCost).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
 	})
@@ -196,7 +186,7 @@ func (c scheduler) smallestPiece(low, high gen.Value) gen.Value {
 			pieces.Set(pieces.Add(ceilDiv(c.tiles(i), length).Max(1)))
 		})
 		pieces.Set(pieces.Reduce(gen.SumOf, 1, 2, 4, 8, 16))
-		enough := pieces.Le(c.s.alignedParts(k, c.parts).Max(c.batch))
+		enough := pieces.Le(c.parts)
 		// The least length tried that suffices, and the greatest that does not.
 		least := c.scan.combined(k.Select(enough, length, hi.Value), minOf)
 		failed := c.scan.combined(k.Select(enough, lo.Sub(1), length), gen.MaxOf)

@@ -68,14 +68,10 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.out.Zero()
 				k.FenceAsync()
 				both.Sync()
-				if which == 0 {
-					k.If(it.begin.Lt(it.end), func() { p.multiplyRope(tiles.Peek()) })
-				}
 				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-					p.first, p.second, p.more = t, t.Add(1).Lt(it.end), t.Add(2).Lt(it.end)
+					p.first, p.second = t, t.Add(1).Lt(it.end)
 					attend(p)
 				})
-				k.WaitMultiply(0) // tells ptxas that nothing is under way, which it cannot see
 				state := p.softmax.finish(sums, k.Int(which), both)
 				tile := queries.Reuse(s.outputTile())
 				result.write(it, rowBlock, firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
@@ -131,7 +127,6 @@ type pair struct {
 	firstRow     gen.Value
 	first        gen.Value // index of tile 0
 	second       gen.Value // whether there is a tile 1
-	more         gen.Value // whether another pair follows
 }
 
 // speaker is the thread that releases parts for its warp.
@@ -165,14 +160,9 @@ func (p pair) clear(i int, tile gen.Slot) {
 	})
 }
 
-// multiplyRope issues the rope part of a tile's scores, multiplyLatent the rest.
-func (p pair) multiplyRope(tile gen.Slot) {
-	p.k.MultiplyParts(p.scores, p.queries.KMajor(), tile.KMajor(), false, ropePart, ropePart+1)
-	p.k.CommitMultiply()
-}
-
-func (p pair) multiplyLatent(tile gen.Slot) {
-	p.k.MultiplyParts(p.scores, p.queries.KMajor(), tile.KMajor(), true, leftPart, rightPart+1)
+// multiplyKeys issues the scores of a tile.
+func (p pair) multiplyKeys(tile gen.Slot) {
+	p.k.Multiply(p.scores, p.queries.KMajor(), tile.KMajor(), 0, false)
 	p.k.CommitMultiply()
 }
 
@@ -189,12 +179,11 @@ func (p pair) publish(i int, weights []gen.Value, to gen.SharedTile) {
 	p.ready[i].Arrive()
 }
 
-// left runs the left warpgroup's side of the pair, whose first scores it has
-// begun to multiply before.
+// left runs the left warpgroup's side of the pair.
 func (p pair) left() {
 	k := p.k
-	tile := p.tiles.Next() // its rope part has been issued
-	p.multiplyLatent(tile)
+	tile := p.tiles.Next()
+	p.multiplyKeys(tile)
 	k.WaitMultiply(0)
 	tile.Release(p.speaker(), ropePart)
 	s := p.score(0)
@@ -213,12 +202,7 @@ func (p pair) left() {
 		p.clear(1, tile)
 		k.Multiply(p.out, p.secondWeights(tile).KMajor(), p.values(tile).Transposed(), 0, true)
 		k.CommitMultiply()
-		k.IfElse(p.more, func() {
-			// The next pair's first multiplies keep the tensor cores busy while
-			// this warpgroup learns that the tile is done with.
-			p.multiplyRope(p.tiles.Peek())
-			k.WaitMultiply(1)
-		}, func() { k.WaitMultiply(0) })
+		k.WaitMultiply(0)
 		tile.Release(p.speaker(), ropePart, leftPart)
 	})
 }
@@ -238,8 +222,7 @@ func (p pair) right() {
 	}
 	k.IfElse(p.second, func() {
 		second := p.tiles.Next()
-		p.multiplyRope(second)
-		p.multiplyLatent(second)
+		p.multiplyKeys(second)
 		multiplyFirst()
 		k.WaitMultiply(1)
 		s := p.score(1)
