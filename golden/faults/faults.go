@@ -1,0 +1,129 @@
+// Package faults plants faults in generated kernels: a removed fence, a flipped
+// phase, a byte count off by one box. Each is a mistake that somebody could
+// make in a template or in the generator, and each must be caught by the
+// emulator, as a hazard or as a wrong result.
+package faults
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Fault is one change to a kernel's text.
+type Fault struct {
+	Name    string
+	Kernel  string // the .entry that it is planted in
+	Heads   int    // of the case that must catch it
+	Pattern string // what is replaced, (?m) regular expression
+	Nth     int    // which of its matches, −1 = the last
+	Replace string
+}
+
+// Plant returns the kernel's text with the fault, or an error when the text
+// has no such place.
+func (f Fault) Plant(text []byte) ([]byte, error) {
+	re, err := regexp.Compile("(?m)" + f.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	all := re.FindAllSubmatchIndex(text, -1)
+	n := f.Nth
+	if n < 0 {
+		n += len(all)
+	}
+	if n < 0 || n >= len(all) {
+		return nil, fmt.Errorf("%s: %s has %d matches of %q, none is number %d", f.Name, f.Kernel, len(all), f.Pattern, f.Nth)
+	}
+	at := all[n]
+	out := append([]byte(nil), text[:at[0]]...)
+	out = re.Expand(out, []byte(f.Replace), text, at)
+	return append(out, text[at[1]:]...), nil
+}
+
+const (
+	decode   = "absorb_decode"
+	schedule = "decode_schedule"
+	combine  = "decode_combine"
+
+	narrow = 16  // heads: the kernel with tokens on wgmma's M
+	wide   = 128 // heads: the kernel with two warpgroups that take turns
+)
+
+// All are the faults.
+var All = []Fault{
+	// Initialisation.
+	{"mbarrier inits not fenced", decode, narrow, `^\tfence\.mbarrier_init.*\n\tfence\.proxy\.async;\n`, 0, ""},
+	{"no barrier after the inits", decode, narrow, `^\tbar\.sync 0;\n`, 0, ""},
+	{"full barrier wants an arrival too many", decode, narrow, `(mbarrier\.init\S+ \S+), 1;`, 0, "$1, 2;"},
+	{"empty barrier wants an arrival too many", decode, narrow, `(mbarrier\.init\S+ \S+), 4;`, 0, "$1, 5;"},
+	{"empty barrier wants an arrival too few", decode, narrow, `(mbarrier\.init\S+ \S+), 4;`, 0, "$1, 3;"},
+	{"one mbarrier initialised twice, its neighbour never", decode, narrow, `(mbarrier\.init\S+ )\S+(, 1;\n\tmbarrier\.init\S+ )(\S+),`, 0, "$1$3$2$3,"},
+
+	// Proxies and barriers between warps.
+	{"queries not fenced for wgmma", decode, narrow, `^\tfence\.proxy\.async\.shared::cta;\n`, 0, ""},
+	{"weights not fenced for wgmma", decode, narrow, `^\tfence\.proxy\.async\.shared::cta;\n`, 1, ""},
+	{"no barrier between queries and scores", decode, narrow, `^\tbar\.sync 1, 128;\n`, 0, ""},
+	{"no barrier around the exchange of maxima", decode, narrow, `^\tbar\.sync 1, 128;\n`, 1, ""},
+	{"no barrier before the weights are read", decode, narrow, `^\tbar\.sync 1, 128;\n`, 2, ""},
+	{"a barrier waits for a warp too many", decode, narrow, `bar\.sync 1, 128;`, 1, "bar.sync 1, 160;"},
+	{"a barrier waits for a warp too few", decode, narrow, `bar\.sync 1, 128;`, 1, "bar.sync 1, 96;"},
+
+	// wgmma.
+	{"no wgmma.fence before the scores", decode, narrow, `^\twgmma\.fence.*\n`, 0, ""},
+	{"no wgmma.fence before the output", decode, narrow, `^\twgmma\.fence.*\n`, 3, ""},
+	{"scores not committed", decode, narrow, `^\twgmma\.commit_group.*\n`, 0, ""},
+	{"output not committed", decode, narrow, `^\twgmma\.commit_group.*\n`, -1, ""},
+	{"scores not waited for", decode, narrow, `^\twgmma\.wait_group.*\n`, 0, ""},
+	{"output not waited for", decode, narrow, `^\twgmma\.wait_group.*\n`, -1, ""},
+	{"a wait leaves one group pending", decode, narrow, `wgmma\.wait_group\.sync\.aligned 0`, 0, "wgmma.wait_group.sync.aligned 1"},
+	{"stride of a descriptor off by one row", decode, narrow, `\b1073741888\b`, 0, "1073741889"},
+	{"swizzle of a descriptor half as wide", decode, narrow, `\b1073741888\b`, 0, "2147483712"},
+	{"operand A not transposed", decode, narrow, `(wgmma\.mma_async.*), 1, 1, 1, 0;`, 0, "$1, 1, 1, 0, 0;"},
+	{"descriptor steps by half an atom", decode, narrow, `(add\.s64 %rd\d+, %rd\d+), 2;\n`, 0, "$1, 1;\n"},
+
+	// The ring.
+	{"tile read without waiting for it", decode, narrow, `^\t@!%p\d+ bra L\d+_await;\n`, 0, ""},
+	{"stage refilled without waiting for it", decode, narrow, `^\t@!%p\d+ bra L\d+_await;\n`, -1, ""},
+	{"stage never released", decode, narrow, `^\tmbarrier\.arrive\.shared\.b64.*\n`, 0, ""},
+	{"stage released before the multiplication is complete", decode, narrow, `^(\twgmma\.wait_group.*\n)((?:.*\n){1,8}?\tmbarrier\.arrive\.shared\.b64.*\n)`, -1, "$2$1"},
+	{"consumer's phase never flips", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, 0, "$1, 0;"},
+	{"producer's phase never flips", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, -1, "$1, 0;"},
+	{"consumer counts a stage too many", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 2;`, 0, "$1, 3;"},
+	{"producer counts a stage too few", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 2;`, -1, "$1, 1;"},
+	{"expects a box too few", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 32768;`, 0, "$1, 24576;"},
+	{"expects a box too many", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 32768;`, 1, "$1, 40960;"},
+	{"expects nothing", decode, narrow, `^\tmbarrier\.arrive\.expect_tx.*\n`, 0, ""},
+	{"a box not copied", decode, narrow, `^\tcp\.async\.bulk\.tensor.*\n`, 4, ""},
+	{"a box copied twice", decode, narrow, `^(\tcp\.async\.bulk\.tensor.*\n)`, 4, "$1$1"},
+	{"a box from the wrong columns", decode, narrow, `\{64, 0, `, 0, "{0, 0, "},
+	{"a box from the wrong row", decode, narrow, `\{64, 0, `, 0, "{64, 1, "},
+	{"a box one row too far", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, 0, "$1+8320]"},
+	{"a box off its alignment", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, 0, "$1+8256]"},
+	{"every lane issues the copies", decode, narrow, `elect\.sync _\|(%p\d+), \S+;`, 0, "setp.eq.u32 $1, 0, 0;"},
+
+	// Fragments, masks, zero fill.
+	{"stmatrix without transposition", decode, narrow, `(stmatrix\S+x4)\.trans`, 0, "$1"},
+	{"a chunk of the weights not swizzled", decode, narrow, `xor\.b32 (%r\d+), (%r\d+), (%r\d+);((?:.*\n){1,8}?\tstmatrix)`, 0, "mov.b32 $1, $2;$4"},
+	{"mask off by one", decode, narrow, `setp\.lt(\.s32 %p\d+, %r\d+, %r\d+;\n\tselp\.f32 %f\d+, %f\d+, 0fFF800000)`, 0, "setp.le$1"},
+	{"unused rows not cleared", decode, narrow, `^\tst\.shared\.v4\.b32.*\n`, -1, ""},
+	{"accumulator not cleared by the first multiplication", decode, narrow, `(wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )%p\d+(, 1, 1, 0, 0;(?:.*\n){1,4}?.*wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )(%p\d+)`, 0, "$1$3$2$3"},
+
+	// The kernel with two warpgroups.
+	{"turn not passed to the other warpgroup", decode, wide, `^\tbar\.arrive.*\n`, 0, ""},
+	{"turn taken without waiting", decode, wide, `^\tbar\.sync 3, 256;\n`, 0, ""},
+	{"shared weights not fenced", decode, wide, `^\tfence\.proxy\.async\.shared::cta;\n(\tbar\.arrive)`, 0, "$1"},
+	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
+	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 240`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
+
+	// Partial results between CTAs.
+	{"partial result signalled before all have written it", decode, narrow, `^\tbar\.sync 1, 128;\n((?:.*\n){1,4}?\tred\.release)`, 0, "$1"},
+	{"signal releases nothing", decode, narrow, `red\.release\.gpu`, 0, "red.relaxed.gpu"},
+	{"signal's reader acquires nothing", decode, narrow, `ld\.acquire\.gpu`, 0, "ld.relaxed.gpu"},
+	{"signal of block scope", decode, narrow, `red\.release\.gpu`, 0, "red.release.cta"},
+
+	// Schedule and combine.
+	{"no barrier in the schedule's first scan", schedule, narrow, `^\tbar\.sync 0;\n`, 0, ""},
+	{"a barrier under divergence", schedule, narrow, `^(\t)(bar\.sync 0;)`, 0, "${1}setp.ne.u32 %p0, %tid.x, 5;\n\t@%p0 $2"},
+	{"partial results read before the grid that writes them has ended", combine, narrow, `^\tgriddepcontrol\.wait;\n`, 0, ""},
+	{"no barrier between partial sums", combine, narrow, `^\tbar\.sync 0;\n`, 0, ""},
+}

@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/mlagen/mlagen/golden/cases"
+	"github.com/mlagen/mlagen/golden/check"
+	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/emu"
+	"github.com/mlagen/mlagen/templates"
+)
+
+// source builds kernels and plants a fault in one of them.
+type source struct {
+	fault   *Fault
+	planted bool
+}
+
+func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
+	var v runtime.DecodeVariants
+	for _, k := range []struct {
+		name string
+		to   *runtime.Variant
+	}{{"absorb-decode", &v.Decode}, {"decode-schedule", &v.Schedule}, {"decode-combine", &v.Combine}} {
+		out, err := templates.Build(k.name, spec)
+		if err != nil {
+			return v, err
+		}
+		m := *out.Manifest
+		text := out.PTX
+		if s.fault != nil && m.Kernel == s.fault.Kernel {
+			if text, err = s.fault.Plant(text); err != nil {
+				return v, err
+			}
+			s.planted = true
+			sum := sha256.Sum256(text)
+			m.PTXSHA256 = hex.EncodeToString(sum[:])
+		}
+		*k.to = runtime.Variant{Name: k.name, PTX: text, Manifest: &m}
+	}
+	return v, nil
+}
+
+// problem is a case and the number of multiprocessors that it runs on.
+type problem struct {
+	*cases.Case
+	sms int
+}
+
+// problems exercise a ring that wraps, a last tile that is not full over slots
+// that hold NaN, requests cut between two CTAs, forced splits, and a combine
+// of so many pieces that its warps share them.
+func problems(t *testing.T, heads int) []problem {
+	t.Helper()
+	var out []problem
+	for i, p := range []struct {
+		fields string
+		sms    int
+	}{
+		{`"kv_len": [450, 100, 1, 64]`, 4},
+		{`"kv_len": [300], "splits": 3`, 4},
+		{`"kv_len": [700, 30]`, 4},
+		{`"kv_len": [800], "splits": 12`, 4},
+	} {
+		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, i, heads, p.fields)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, problem{c, p.sms})
+	}
+	return out
+}
+
+// caught says what finds a fault, and how: "" when nothing does.
+func caught(t *testing.T, f *Fault, heads int, seeds int) (by, how string) {
+	t.Helper()
+	for seed := range seeds {
+		for _, c := range problems(t, heads) {
+			drv, err := emu.Open(emu.Options{SMs: c.sms, Seed: uint64(seed)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &source{fault: f}
+			r := check.New(check.Options{Driver: drv, Source: s, Hazards: true})
+			o := r.Case(c.Case)
+			_ = r.Close() // its error repeats the outcome's
+			if f != nil && !s.planted {
+				t.Fatalf("not planted: %v", o)
+			}
+			if o.Status == check.OK {
+				continue
+			}
+			var rules []string
+			for _, rep := range drv.Reports() {
+				for _, h := range rep.Errors() {
+					if !slices.Contains(rules, string(h.Rule)) {
+						rules = append(rules, string(h.Rule))
+					}
+				}
+			}
+			slices.Sort(rules)
+			if len(rules) == 0 {
+				rules = []string{"oracle"}
+			}
+			return strings.Join(rules, ", "), o.Reason
+		}
+	}
+	return "", ""
+}
+
+// TestCaught plants every fault and prints by which rule it is caught.
+func TestCaught(t *testing.T) {
+	for _, heads := range []int{narrow, wide} {
+		if by, how := caught(t, nil, heads, 2); by != "" {
+			t.Fatalf("%d heads without a fault: %s: %s", heads, by, how)
+		}
+	}
+	seeds := 3
+	if testing.Short() {
+		seeds = 1
+	}
+	w := table.NewWriter()
+	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
+	for i := range All {
+		f := &All[i]
+		by, _ := caught(t, f, f.Heads, seeds)
+		if by == "" {
+			by = "NOTHING"
+			t.Errorf("%s (%s, %d heads): not caught", f.Name, f.Kernel, f.Heads)
+		}
+		w.AppendRow(table.Row{f.Name, f.Kernel, f.Heads, by})
+	}
+	t.Logf("%d faults\n%s", len(All), w.Render())
+}
+
+// TestPlant checks that a fault without a place is an error.
+func TestPlant(t *testing.T) {
+	f := Fault{Name: "x", Kernel: "k", Pattern: `b(\d)`, Nth: -1, Replace: "c$1"}
+	if got, err := f.Plant([]byte("b1 b2 b3")); err != nil || string(got) != "b1 b2 c3" {
+		t.Errorf("%s %v", got, err)
+	}
+	f.Nth = 3
+	if _, err := f.Plant([]byte("b1 b2 b3")); err == nil {
+		t.Error("planted at a place that is not there")
+	}
+}
