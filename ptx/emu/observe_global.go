@@ -18,18 +18,21 @@ func (h *hazards) globalAt(w *warp, a *allocation, addr uint64, n int, write boo
 	}
 }
 
-// gridDependency checks that a programmatic launch has waited for the grids it
-// may overlap when it reads what they wrote.
+// gridDependency checks that a launch that may overlap its predecessors has
+// waited for them when it reads or overwrites what they wrote.
 func (h *hazards) gridDependency(w *warp, i int, a *allocation, addr uint64, n int, write bool) {
 	g := w.cl.g
+	if g.oldest < g.number && !h.hasWaited(w, i) {
+		if by := a.grids.writer(a, addr, n); by >= g.oldest && by < g.number {
+			does := "reads"
+			if write {
+				does = "overwrites"
+			}
+			w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("%s %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", does, a.name, by, g.number))
+		}
+	}
 	if write {
 		a.grids.wrote(a, addr, n, g.number)
-		return
-	}
-	if g.oldest < g.number && !h.hasWaited(w, i) {
-		if by := a.grids.writer(a, addr); by >= g.oldest && by < g.number {
-			w.reportLane(i, Error, RuleGridDependency, fmt.Sprintf("reads %s, which launch %d wrote and which this one, launch %d, may overlap, before griddepcontrol.wait", a.name, by, g.number))
-		}
 	}
 }
 
