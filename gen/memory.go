@@ -43,6 +43,14 @@ func (p Pointer) At(index any) Pointer {
 	return p
 }
 
+// Stride returns the pointer advanced by index rows of so many elements.
+func (p Pointer) Stride(index Value, elements int) Pointer {
+	if c, ok := index.imm(); ok {
+		return p.At(int(c) * elements)
+	}
+	return p.Bytes(index.MulWide(elements * p.elem.Bytes()))
+}
+
 // Bytes returns the pointer advanced by a 64-bit number of bytes.
 func (p Pointer) Bytes(n Value) Pointer {
 	p = p.Read()
@@ -200,6 +208,17 @@ func (r Region) addr(i int) ptx.Addr {
 	base := r.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(r.index)
 	return ptx.Addr{Base: base.op, Offset: off}
 }
+
+// CopyAsync has 16 bytes copied from global memory to the region, or zeros
+// where valid does not hold; WaitCopies waits for it.
+func (r Region) CopyAsync(from Pointer, valid Value) {
+	k := r.k
+	bytes := k.Select(valid, k.Int(16), k.Int(0))
+	k.emit("cp.async.cg.shared.global", r.addr(0), from.addr(0), ptx.Imm(16), bytes.op)
+}
+
+// WaitCopies waits until this thread's CopyAsync have arrived.
+func (k *Kernel) WaitCopies() { k.emit("cp.async.wait_all") }
 
 // Load reads element offset of the region.
 func (r Region) Load(offset int) Value {

@@ -130,9 +130,8 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 		}
 		firstRow := block.Mul(s.BlockH)
 		u.row = u.row.Add(firstRow)
-		rows := e[1].Extend().Mul(s.PaddedRows())
-		u.lses = c.r.partialLSE.At(rows).At(u.row)
-		u.parts = c.r.partialOut.At(rows.Add(firstRow.Extend()).Mul(s.Latent)).At(v.Mul(32).Add(c.lane).Mul(4))
+		u.lses = c.r.partialLSE.Stride(e[1], s.PaddedRows()).At(u.row)
+		u.parts = c.r.partialOut.Stride(e[1], s.PaddedRows()*s.Latent).Stride(firstRow, s.Latent).At(v.Mul(32).Add(c.lane).Mul(4))
 		k.WaitForPreviousGrid()
 		body(u)
 	})
@@ -196,13 +195,12 @@ func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeSta
 	k.For("slot", first, u.count, step*unroll, func(slot gen.Value) {
 		var lses [2][]gen.Value
 		var parts [][]gen.Value
+		vectors, tops := u.parts.Stride(slot, s.PaddedRows()*s.Latent), u.lses.Stride(slot, s.PaddedRows())
 		for i := range unroll {
-			at := slot.Add(i * step)
-			there := at.Lt(u.count)
-			rows := at.Extend().Mul(s.PaddedRows())
-			parts = append(parts, u.parts.At(rows.Mul(s.Latent)).LoadVectorIf(there, 0, 4))
+			there, rows := slot.Lt(u.count.Sub(i*step)), i*step*s.PaddedRows()
+			parts = append(parts, vectors.LoadVectorIf(there, rows*s.Latent, 4))
 			for row := range lses {
-				lses[row] = append(lses[row], u.lses.At(rows).LoadIf(there, row*c.rowStep(), k.NegInf()))
+				lses[row] = append(lses[row], tops.LoadIf(there, rows+row*c.rowStep(), k.NegInf()))
 			}
 		}
 		for row, lse := range lses {
@@ -263,7 +261,7 @@ func (c combiner) store(u unit, st mergeState) {
 		for row := range 2 {
 			at := u.row.Add(row * c.rowStep())
 			k.If(at.Lt(s.Rows()), func() {
-				c.r.lse.At(u.request.Extend().Mul(s.Rows()).Add(at.Extend())).Store(0, lse[row].Mul(c.r.lseFactor.Read()))
+				c.r.lse.Stride(u.request, s.Rows()).At(at).Store(0, lse[row].Mul(c.r.lseFactor.Read()))
 			})
 		}
 	})

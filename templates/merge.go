@@ -42,11 +42,10 @@ func (r results) judge(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 	// place is where a slot keeps this thread's accumulators: vectors of four,
 	// of all threads side by side.
 	place := func(slot gen.Value) gen.Pointer {
-		rows := slot.Extend().Mul(s.PaddedRows()).Add(firstRow.Extend())
-		return r.partialOut.At(rows.Mul(s.Latent)).At(team.thread.Mul(4))
+		return r.partialOut.Stride(slot, s.PaddedRows()*s.Latent).Stride(firstRow, s.Latent).At(team.thread.Mul(4))
 	}
 	lses := func(slot gen.Value) gen.Pointer {
-		return r.partialLSE.At(slot.Extend().Mul(s.PaddedRows())).At(firstRow).At(layout.first)
+		return r.partialLSE.Stride(slot, s.PaddedRows()).At(firstRow.Add(layout.first))
 	}
 	v.theirs = place(other)
 	leaves := k.Var(k.Select(it.combined(), k.Int(1), k.Int(0))) // this CTA leaves a partial result

@@ -62,40 +62,22 @@ func queryReader(k *gen.Kernel, s Spec) queries {
 }
 
 // load copies a row block into the tile, zeros past the last row. Run by so
-// many threads; the copy engine is not used, since packed rows of strided
-// tensors are no box.
+// many threads, all copies under way at once; the copy engine is not used, since
+// packed rows of strided tensors are no box. FenceAsync and a barrier follow.
 func (q queries) load(request, firstRow gen.Value, tile gen.SharedTile, threads int) {
 	q.copy(q.latent, request, firstRow, tile, 0, q.s.Latent, threads)
 	q.copy(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope, threads)
+	q.k.WaitCopies()
 }
-
-// inFlight is how many 16-byte loads a thread issues before it stores the first.
-const inFlight = 8
 
 func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols, threads int) {
 	k := q.k
 	chunks := cols / chunkElems
-	step := threads / chunks // rows that the threads copy at once
 	rows := from.of(request)
 	inRow, row := k.Thread().Rem(chunks), k.Thread().Div(chunks)
-	batch := min(step*inFlight, q.s.BlockH)
-	k.For("rows", row, q.s.BlockH, batch, func(first gen.Value) {
-		var to []gen.Region
-		var data [][]gen.Value
-		for i := 0; i < batch; i += step {
-			at := first.Add(i)
-			global := firstRow.Add(at)
-			source := rows.row(global.Min(q.s.Rows() - 1)).At(inRow.Mul(4))
-			to = append(to, tile.Chunk(at, inRow.Add(firstCol/chunkElems)))
-			data = append(data, source.LoadVectorIf(global.Lt(q.s.Rows()), 0, 4))
-		}
-		for i := range to {
-			last := (q.s.BlockH - 1) / batch * batch // the last iteration's first row
-			if last+(i+1)*step <= q.s.BlockH {
-				to[i].StoreVector(0, data[i]...)
-			} else {
-				k.If(first.Add(i*step).Lt(q.s.BlockH), func() { to[i].StoreVector(0, data[i]...) })
-			}
-		}
+	k.For("rows", row, q.s.BlockH, threads/chunks, func(at gen.Value) {
+		global := firstRow.Add(at)
+		source := rows.row(global.Min(q.s.Rows() - 1)).At(inRow.Mul(4))
+		tile.Chunk(at, inRow.Add(firstCol/chunkElems)).CopyAsync(source, global.Lt(q.s.Rows()))
 	})
 }

@@ -51,7 +51,7 @@ func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumula
 			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
 		}
 		k.If(layout.speaker, func() {
-			r.storeLSE(r.lse.At(it.request.Extend().Mul(s.Rows())), firstRow, st, layout, r.lseFactor.Read())
+			r.storeLSE(r.lse.Stride(it.request, s.Rows()), firstRow, st, layout, r.lseFactor.Read())
 		})
 		r.copyRows(it, firstRow, tile, team)
 	})
