@@ -45,6 +45,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	firstRow := rowBlock.Mul(s.BlockH)
 	both := k.NamedBarrier(256)
 	ready := [2]gen.NamedBarrier{k.NamedBarrier(256), k.NamedBarrier(256)}
+	turn := k.NamedBarrier(256)
 	reference := [2]gen.Region{references, references.At(referenceWords)}
 
 	// side is one warpgroup's work; which says whether it is the left (0) or
@@ -56,7 +57,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			p := pair{
 				k: k, s: s, which: which, team: team, tiles: tiles,
 				scores: k.Accumulator(s.BlockN), out: k.Accumulator(half),
-				queries: queries, firstWeights: firstWeights, ready: ready, reference: reference,
+				queries: queries, firstWeights: firstWeights, ready: ready, turn: turn, reference: reference,
 			}
 			p.softmax = newRowSoftmax(k, s, scale)
 			todo.each(part, func(it item) {
@@ -122,6 +123,7 @@ type pair struct {
 	queries      gen.SharedTile
 	firstWeights gen.SharedTile
 	ready        [2]gen.NamedBarrier // weights and reference of tile 0, 1 are there
+	turn         gen.NamedBarrier    // the left's scores are issued, it is the right's turn
 	reference    [2]gen.Region
 	length       gen.Value
 	firstRow     gen.Value
@@ -184,6 +186,7 @@ func (p pair) left() {
 	k := p.k
 	tile := p.tiles.Next()
 	p.multiplyKeys(tile)
+	p.turn.Arrive()
 	k.WaitMultiply(0)
 	tile.Release(p.speaker(), ropePart)
 	s := p.score(0)
@@ -208,8 +211,8 @@ func (p pair) left() {
 }
 
 // right runs the right warpgroup's side of the pair. Tile 1's scores are
-// issued first, so that they are under way while the left warpgroup's weights
-// are awaited.
+// issued behind tile 0's and not among them: the left warpgroup then takes its
+// softmax while they are multiplied, and not both warpgroups at a time.
 func (p pair) right() {
 	k := p.k
 	first := p.tiles.Next()
@@ -220,6 +223,7 @@ func (p pair) right() {
 		k.Multiply(p.out, p.firstWeights.KMajor(), p.values(first).Transposed(), 0, true)
 		k.CommitMultiply()
 	}
+	p.turn.Sync()
 	k.IfElse(p.second, func() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
