@@ -277,6 +277,7 @@ func TestGridDependency(t *testing.T) {
 		bad                  bool
 	}{
 		"at once":                         {letting, nil, read, true, true},
+		"overwrites at once":              {letting, nil, write, true, true},
 		"behind one that lets none start": {write, nil, read, true, false},
 		"waits":                           {letting, nil, patient, true, false},
 		"not programmatic":                {letting, nil, read, false, false},
