@@ -64,7 +64,7 @@ func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
 		return
 	}
 	k.checkOperand(acc, b)
-	da, db := a.descriptor(), b.descriptor()
+	da, db := a.descriptors(), b.descriptors()
 	first, rest := k.predicate(keep), k.predicate(true)
 	add := first
 	k.contraction(a, b, func(depth int) {
@@ -77,7 +77,7 @@ func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
 // in the order of the contraction.
 func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) {
 	k.checkOperand(accs[0], b)
-	da, db := a.descriptor(), b.descriptor()
+	da, db := a.descriptors(), b.descriptors()
 	add := k.predicate(true)
 	k.contraction(a, b, func(depth int) {
 		for i, acc := range accs {
@@ -95,7 +95,7 @@ func (k *Kernel) MultiplyFragment(acc Accumulator, a []Value, b View) {
 		k.errorf("a fragment of %d registers against a contraction of %d", len(a), b.Depth())
 		return
 	}
-	db := b.descriptor()
+	db := b.descriptors()
 	add := k.predicate(true)
 	k.FenceMultiply()
 	for depth := 0; depth < b.Depth(); depth += 16 {
@@ -147,7 +147,7 @@ func (k *Kernel) predicate(on bool) *ptx.Reg {
 
 // mma issues one wgmma over 16 elements of the contraction; the accumulator is
 // added to where add holds. major is a's transpose immediate, nil for registers.
-func (k *Kernel) mma(acc Accumulator, t DType, a, major ptx.Vec, b View, db Value, depth int, add *ptx.Reg) {
+func (k *Kernel) mma(acc Accumulator, t DType, a, major ptx.Vec, b View, db descriptors, depth int, add *ptx.Reg) {
 	d := make(ptx.Vec, len(acc.R))
 	for i, r := range acc.R {
 		d[i] = r.op

@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"slices"
+
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
@@ -13,25 +15,26 @@ type Part struct {
 	Arrivals     int // calls of Release that give the part back
 }
 
-// Pipeline is a ring of tiles in shared memory between one producing thread,
-// which has the copy engine fill them, and consumers that read them.
+// Pipeline is a ring in shared memory that tiles pass through, between one
+// producing thread, which has the copy engine fill it, and consumers that read
+// it. Parts of one size take the ring's slots one after another, so that its
+// capacity need not be whole tiles; parts of several sizes have a place in
+// whole stages.
 type Pipeline struct {
-	k      *Kernel
-	tile   SharedTile // stage 0
-	stages int
-	parts  []Part   // in the order of their arrival
-	full   *Barrier // [stages][parts], completed by the copies
-	empty  *Barrier // [stages][parts], completed by the consumers
+	k     *Kernel
+	tile  SharedTile // its place is the ring's
+	parts []Part     // in the order of their arrival
+	slots int        // parts that the ring holds
+	full  *Barrier   // [slots], completed by the copies
+	empty *Barrier   // [slots], completed by the consumers
 }
 
-// Pipeline reserves a ring of so many tiles, which arrive part by part in the
-// given order. The parts cover every column block once.
-func (k *Kernel) Pipeline(name string, stages int, t Tile, parts ...Part) *Pipeline {
+// Pipeline reserves a ring of so many slots, a part of a tile each, which
+// arrive in the given order. The parts cover every column block once.
+func (k *Kernel) Pipeline(name string, slots int, t Tile, parts ...Part) *Pipeline {
 	k.checkTile(name, t)
-	p := &Pipeline{k: k, stages: stages, parts: parts}
-	p.tile = SharedTile{Tile: t, k: k, offset: k.alloc(stages*t.Bytes(), t.Swizzle.AtomBytes())}
-	k.Comment("shared: %s at %d, %d stages of %dx%d %s, swizzle %d bytes",
-		name, p.tile.offset, stages, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
+	p := &Pipeline{k: k, slots: slots, parts: parts}
+	p.tile = SharedTile{Tile: t, k: k}
 	covered := make([]bool, t.Blocks())
 	for _, part := range parts {
 		for b := part.First; b < part.First+part.Count; b++ {
@@ -47,22 +50,44 @@ func (k *Kernel) Pipeline(name string, stages int, t Tile, parts ...Part) *Pipel
 			k.errorf("pipeline %s: column block %d of %d is in no part", name, b, len(covered))
 		}
 	}
-	p.full = k.Barrier(name+" full", stages*len(parts), 1)
-	p.empty = k.Barrier(name+" empty", stages*len(parts), 1)
-	p.empty.counts = make([]int, stages*len(parts))
+	if slots < len(parts) || !p.uniform() && slots%len(parts) != 0 {
+		k.errorf("pipeline %s has %d slots: want at least %d, and whole tiles where parts differ in size", name, slots, len(parts))
+		return p
+	}
+	bytes := slots / len(parts) * t.Bytes()
+	if p.uniform() {
+		bytes = slots * p.partBytes()
+	}
+	p.tile.offset = k.alloc(bytes, t.Swizzle.AtomBytes())
+	k.Comment("shared: %s at %d, %d parts of %dx%d %s in %d bytes, swizzle %d bytes",
+		name, p.tile.offset, slots, t.Rows, t.Cols, t.DType.Name, bytes, t.Swizzle.Bytes())
+	p.full = k.Barrier(name+" full", slots, 1)
+	p.empty = k.Barrier(name+" empty", slots, 1)
+	p.empty.counts = make([]int, slots)
 	for i := range p.empty.counts {
 		p.empty.counts[i] = parts[i%len(parts)].Arrivals
 	}
 	return p
 }
 
-// Storage returns the ring's first tile, for use while the ring is not.
-func (p *Pipeline) Storage() SharedTile { return p.tile }
+// uniform reports whether all parts are alike.
+func (p *Pipeline) uniform() bool {
+	for _, part := range p.parts {
+		if part.Count != p.parts[0].Count || part.Arrivals != p.parts[0].Arrivals {
+			return false
+		}
+	}
+	return true
+}
 
-// cursor walks the ring: a stage and the parity of its current round.
+// partBytes returns the size of a part, where all have one.
+func (p *Pipeline) partBytes() int { return p.parts[0].Count * p.tile.BlockBytes() }
+
+// cursor walks the ring: the slot of the next tile's first part, and the parity
+// of its round.
 type cursor struct {
 	p     *Pipeline
-	stage *Var
+	slot  *Var
 	phase *Var
 }
 
@@ -70,29 +95,64 @@ func (p *Pipeline) cursor(phase int) cursor {
 	return cursor{p, p.k.Var(p.k.Int(0)), p.k.Var(p.k.Int(phase))}
 }
 
-// slot returns the current stage and moves on.
-func (c cursor) slot() Slot {
+// Slot is the place of a tile in the ring.
+type Slot struct {
+	SharedTile
+	p     *Pipeline
+	parts []slotPart
+}
+
+// slotPart is the place of one part.
+type slotPart struct {
+	base        Value // byte offset in the ring
+	phase       Value
+	full, empty Region
+}
+
+// next returns the next tile's place and moves on.
+func (c cursor) next() Slot {
 	p, k := c.p, c.p.k
-	s := Slot{SharedTile: p.tile, p: p, phase: k.Var(c.phase.Value).Value}
-	first := k.Int(0)
-	if p.stages > 1 {
-		s.SharedTile.base = c.stage.Mul(p.tile.Bytes())
-		first = c.stage.Mul(len(p.parts))
+	s := Slot{SharedTile: p.tile, p: p}
+	wrap := func(slot Value) (Value, Value) {
+		over := slot.Ge(p.slots)
+		return k.Select(over, slot.Sub(p.slots), slot), k.Select(over, c.phase.Xor(1), c.phase.Value)
 	}
-	s.full, s.empty = p.full.at.At(first), p.empty.at.At(first)
-	next := c.stage.Add(1)
-	wrapped := next.Ge(p.stages)
-	c.stage.Set(k.Select(wrapped, k.Int(0), next))
-	c.phase.Set(k.Select(wrapped, c.phase.Xor(1), c.phase.Value))
+	first, phase := k.Var(c.slot.Value).Value, k.Var(c.phase.Value).Value
+	for i, part := range p.parts {
+		at := slotPart{phase: phase}
+		slot := first.Add(i)
+		if p.uniform() {
+			if i > 0 && p.slots%len(p.parts) != 0 { // otherwise tiles never wrap within
+				slot, at.phase = wrap(slot)
+			}
+			at.base = slot.Mul(p.partBytes())
+		} else {
+			at.base = first.Div(len(p.parts)).Mul(p.tile.Bytes()).Add(part.First * p.tile.BlockBytes())
+		}
+		at.full, at.empty = p.full.at.At(slot), p.empty.at.At(slot)
+		s.parts = append(s.parts, at)
+		s.segments = append(s.segments, segment{part.First, part.Count, at.base})
+	}
+	slices.SortFunc(s.segments, func(a, b segment) int { return a.first - b.first })
+	if s.contiguous() {
+		s.SharedTile.base, s.SharedTile.segments = s.segments[0].base, nil
+	}
+	slot, parity := wrap(first.Add(len(p.parts)))
+	c.slot.Set(slot)
+	c.phase.Set(parity)
 	return s
 }
 
-// Slot is a stage of a pipeline during one round.
-type Slot struct {
-	SharedTile
-	p           *Pipeline
-	phase       Value
-	full, empty Region // the stage's barriers, one per part
+// contiguous reports whether a tile always lies in one run.
+func (s Slot) contiguous() bool { return s.p.slots%len(s.p.parts) == 0 && s.ordered() }
+
+// ordered reports whether the parts arrive in the order in which they lie, or
+// lie in whole stages.
+func (s Slot) ordered() bool {
+	if !s.p.uniform() {
+		return true
+	}
+	return slices.IsSortedFunc(s.p.parts, func(a, b Part) int { return a.First - b.First })
 }
 
 // Producer is the filling side's place in the ring.
@@ -101,24 +161,25 @@ type Producer struct{ cursor }
 // Producer starts at the ring's beginning, where nothing is to be awaited.
 func (p *Pipeline) Producer() *Producer { return &Producer{p.cursor(1)} }
 
-// Load has the copy engine fill the next stage from the tensor, each part as
-// soon as it is free: column blocks are boxes along the innermost dimension,
-// the other coordinates are given. Run by one thread.
+// Load has the copy engine fill the next tile's place from the tensor, each
+// part as soon as its slot is free: column blocks are boxes along the innermost
+// dimension, the other coordinates are given. Run by one thread.
 func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 	p, k := pr.p, pr.p.k
 	tile := p.tile
 	if got, want := boxBytes(t.box, tile.DType), tile.BlockBytes(); got != want {
 		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, got, want)
 	}
-	slot := pr.slot()
-	dst := slot.address()
+	slot := pr.next()
+	ring := k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(tile.offset)
 	desc := t.address()
 	for i, part := range p.parts {
-		k.await(slot.empty.addr(i), slot.phase)
-		bar := slot.full.addr(i)
-		k.expect(bar, part.Count*tile.BlockBytes())
-		for b := part.First; b < part.First+part.Count; b++ {
-			k.copyBox(ptx.Addr{Base: dst.op, Offset: int64(b * tile.BlockBytes())}, desc, k.Int(b*tile.BlockCols()), coords, bar, policy)
+		at := slot.parts[i]
+		k.await(at.empty.addr(0), at.phase)
+		k.expect(at.full.addr(0), part.Count*tile.BlockBytes())
+		dst := ring.Add(at.base)
+		for b := range part.Count {
+			k.copyBox(ptx.Addr{Base: dst.op, Offset: int64(b * tile.BlockBytes())}, desc, k.Int((part.First+b)*tile.BlockCols()), coords, at.full.addr(0), policy)
 		}
 	}
 }
@@ -156,7 +217,7 @@ func (p *Pipeline) Consumer() *Consumer { return &Consumer{p.cursor(0)} }
 // the multiply that first reads them, in the order of their arrival (see
 // Kernel.Multiply), or by Await.
 func (c *Consumer) Next() Slot {
-	s := c.slot()
+	s := c.next()
 	s.pipe = &s
 	return s
 }
@@ -168,16 +229,18 @@ func (s Slot) Await() {
 	}
 }
 
-func (s Slot) await(part int) { s.p.k.await(s.full.addr(part), s.phase) }
+func (s Slot) await(part int) {
+	s.p.k.await(s.parts[part].full.addr(0), s.parts[part].phase)
+}
 
-// Release gives parts of the stage back to the producer, by one arrival each.
+// Release gives parts of the tile back to the producer, by one arrival each.
 // Run by the threads in which speaker holds, when every reader they speak for
 // has finished.
 func (s Slot) Release(speaker Value, parts ...int) {
 	k := s.p.k
 	k.If(speaker, func() {
 		for _, i := range parts {
-			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.empty.addr(i))
+			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.parts[i].empty.addr(0))
 		}
 	})
 }

@@ -39,7 +39,14 @@ type SharedTile struct {
 	offset int   // in dynamic shared memory
 	base   Value // extra byte offset, when set (the stage of a pipeline)
 
-	pipe *Slot // the pipeline's stage that the tile is, if it is one
+	pipe     *Slot     // the pipeline's slot that the tile is, if it is one
+	segments []segment // where the column blocks lie, when not one after another
+}
+
+// segment is a run of column blocks that lie one after another.
+type segment struct {
+	first, count int   // column blocks
+	base         Value // byte offset from the tile's
 }
 
 // SharedTile reserves shared memory for a tile.
@@ -71,16 +78,51 @@ func (s SharedTile) Reuse(t Tile) SharedTile {
 // column blocks.
 func (s SharedTile) Columns(first, count int) SharedTile {
 	if first%s.BlockCols() != 0 || count%s.BlockCols() != 0 {
-		s.k.errorf("columns %d…%d do not fall on blocks of %d", first, first+count, s.BlockCols())
+		s.k.errorf("columns %d to %d do not fall on blocks of %d", first, first+count, s.BlockCols())
 	}
-	s.offset += first / s.BlockCols() * s.BlockBytes()
+	from, blocks := first/s.BlockCols(), count/s.BlockCols()
 	s.Cols = count
-	s.pipe = nil // part of a stage; its arrival is the whole tile's business
+	s.pipe = nil // part of a slot; its arrival is the whole tile's business
+	if s.segments == nil {
+		s.offset += from * s.BlockBytes()
+		return s
+	}
+	var kept []segment
+	for _, g := range s.segments {
+		lo, hi := max(g.first, from), min(g.first+g.count, from+blocks)
+		if lo < hi {
+			kept = append(kept, segment{lo - from, hi - lo, g.base.Add((lo - g.first) * s.BlockBytes())})
+		}
+	}
+	s.segments = kept
+	return s.joined()
+}
+
+// joined turns a tile of one segment into a plain one.
+func (s SharedTile) joined() SharedTile {
+	if len(s.segments) == 1 {
+		s.base, s.segments = s.segments[0].base, nil
+	}
 	return s
+}
+
+// Pieces returns the tile cut into tiles whose blocks lie one after another.
+func (s SharedTile) Pieces() []SharedTile {
+	if s.segments == nil {
+		return []SharedTile{s}
+	}
+	var pieces []SharedTile
+	for _, g := range s.segments {
+		pieces = append(pieces, s.Columns(g.first*s.BlockCols(), g.count*s.BlockCols()))
+	}
+	return pieces
 }
 
 // address returns the tile's byte address in the shared window.
 func (s SharedTile) address() Value {
+	if s.segments != nil {
+		s.k.errorf("the tile's blocks lie apart and have no one address")
+	}
 	a := s.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(s.offset)
 	if s.base.op != nil {
 		a = a.Add(s.base)
@@ -160,22 +202,45 @@ func (v View) Depth() int {
 	return v.tile.Cols
 }
 
-// at returns descriptor d moved to the operand's rows from mn on and its
+// descriptors are the matrix descriptors of a view's origin, one per segment
+// of its tile.
+type descriptors []Value
+
+// at returns the descriptor moved to the operand's rows from mn on and its
 // contraction from depth on.
-func (v View) at(d Value, mn, depth int) ptx.Operand {
+func (v View) at(d descriptors, mn, depth int) ptx.Operand {
+	segment := 0
+	if gs := v.tile.segments; gs != nil {
+		along := &depth // the tile's columns are the contraction, or the operand's rows
+		if v.view.MNMajor {
+			along = &mn
+		}
+		block := *along / v.tile.BlockCols()
+		for i, g := range gs {
+			if block >= g.first && block < g.first+g.count {
+				segment = i
+			}
+		}
+		*along -= gs[segment].first * v.tile.BlockCols()
+	}
 	step, err := v.view.Step(mn, depth)
 	if err != nil {
 		v.tile.k.errorf("%v", err)
 	}
-	return d.Add(step >> 4).op
+	return d[segment].Add(step >> 4).op
 }
 
-// descriptor returns the matrix descriptor of the view's origin in a register.
-func (v View) descriptor() Value {
+// descriptors returns the view's descriptors in registers.
+func (v View) descriptors() descriptors {
 	k := v.tile.k
 	bits := v.view.Descriptor(0).Encode()
-	lo := v.tile.address().Shr(4).Or(int(bits & 0xffffffff))
-	desc := k.reg(isa.B64)
-	k.emit("mov.b64", desc, ptx.Vec{lo.register(), k.Int(int(int32(bits >> 32))).register()})
-	return Value{k, desc, isa.S64}
+	high := k.Int(int(int32(bits >> 32)))
+	var all descriptors
+	for _, piece := range v.tile.Pieces() {
+		lo := piece.address().Shr(4).Or(int(bits & 0xffffffff))
+		desc := k.reg(isa.B64)
+		k.emit("mov.b64", desc, ptx.Vec{lo.register(), high.register()})
+		all = append(all, Value{k, desc, isa.S64})
+	}
+	return all
 }

@@ -6,30 +6,51 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// kvParts lets a tile arrive in three parts and go in three: the rope key, which
-// is free after the scores, and the latent's halves.
-func (s Spec) kvParts() []gen.Part {
-	half := s.Latent / 64 / 2
-	return []gen.Part{
-		ropePart:  {First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
-		leftPart:  {First: 0, Count: half, Arrivals: 4},
-		rightPart: {First: half, Count: s.Latent/64 - half, Arrivals: 4},
-	}
-}
-
-// The parts of a KV tile in the order of their arrival.
-const (
-	ropePart = iota
-	leftPart
-	rightPart
-)
-
 // absorbDecode picks the family by the row block.
 func absorbDecode(s Spec) (*gen.Output, error) {
 	if s.seesaw() {
 		return seesawDecode(s)
 	}
 	return swapDecode(s)
+}
+
+// kvParts cuts a tile into equal runs of boxes, at most three: the first
+// multiplies start when a third of the tile is there, and a third is refilled
+// as soon as it has been multiplied.
+func (s Spec) kvParts() []gen.Part {
+	blocks := s.kvTile().Blocks()
+	n := 3
+	for blocks%n != 0 {
+		n--
+	}
+	var parts []gen.Part
+	for i := range n {
+		parts = append(parts, gen.Part{First: i * blocks / n, Count: blocks / n, Arrivals: 4})
+	}
+	return parts
+}
+
+// kvSlots returns how many parts the ring holds: Stages tiles, or, where no
+// further tile fits, all that does.
+func (s Spec) kvSlots() int {
+	parts := len(s.kvParts())
+	if s.Stages < s.maxStages() {
+		return s.Stages * parts
+	}
+	return s.ringBytes() / (s.kvTile().Bytes() / parts)
+}
+
+// latentRun is the part of a KV part that is latent, in blocks of 64 columns.
+type latentRun struct{ first, end int }
+
+// latentRuns returns one run per part; the last may be shorter, for the rope
+// key is no value.
+func (s Spec) latentRuns() []latentRun {
+	var runs []latentRun
+	for _, p := range s.kvParts() {
+		runs = append(runs, latentRun{p.First, min(p.First+p.Count, s.Latent/64)})
+	}
+	return runs
 }
 
 // swapDecode attends packed query rows (token × head) to a paged latent
@@ -56,7 +77,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	todo := workReader(k)
 	result := resultWriter(k, s).pairs()
 
-	ring := k.Pipeline("kv", s.Stages, s.kvTile(), s.kvParts()...)
+	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
 	queries := k.SharedTile("q", s.queryTile())
 	weights := k.SharedTile("p", s.weightTile())
 	k.AlignmentCheck()
@@ -69,7 +90,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	attend := func() {
 		team := k.NamedBarrier(128)
-		tiles := ring.Consumer()
+		keys, values := ring.Consumer(), ring.Consumer()
 		scores := k.Accumulator(s.BlockH)
 		out := make([]gen.Accumulator, s.Latent/64)
 		for i := range out {
@@ -77,6 +98,10 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		}
 		softmax := newColumnSoftmax(k, s, team)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
+		score := func() {
+			k.Multiply(scores, keys.Next().KMajor(), queries.KMajor(), 0, false)
+			k.CommitMultiply()
+		}
 		todo.each(part, func(it item) {
 			length := kvLen.At(it.request).Load(0)
 			softmax.reset()
@@ -87,30 +112,31 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			q.load(it.request, firstRow, queries, 128)
 			k.FenceAsync()
 			team.Sync()
+			k.If(it.begin.Lt(it.end), score)
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
-				slot := tiles.Next()
-				latent := slot.Columns(0, s.Latent)
-				k.Multiply(scores, slot.KMajor(), queries.KMajor(), 0, false)
-				k.CommitMultiply()
 				k.WaitMultiply(0)
-				slot.Release(speaker, ropePart)
 				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
 				mask.hide(k, scores)
-				p := softmax.update(scores, out)
+				current := softmax.scaled(scores)
+				// The next tile's scores are multiplied under this one's softmax.
+				k.If(t.Add(1).Lt(it.end), score)
+				p := softmax.update(current, out)
+				slot := values.Next()
+				latent := slot.Columns(0, s.Latent)
 				mask.clearUnused(k, latent)
 				weights.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
-				half := len(out) / 2
-				k.MultiplyRows(out[:half], latent.Transposed(), weights.KMajor())
-				k.CommitMultiply()
-				k.MultiplyRows(out[half:], latent.Columns(64*half, s.Latent-64*half).Transposed(), weights.KMajor())
-				k.CommitMultiply()
-				k.WaitMultiply(1)
-				slot.Release(speaker, leftPart)
-				k.WaitMultiply(0)
-				slot.Release(speaker, rightPart)
+				for _, run := range s.latentRuns() {
+					k.MultiplyRows(out[run.first:run.end], slot.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
+					k.CommitMultiply()
+				}
+				for i := range s.kvParts() {
+					k.WaitMultiply(len(s.kvParts()) - 1 - i)
+					slot.Release(speaker, i)
+				}
 			})
+			k.WaitMultiply(0) // tells ptxas that nothing is under way, which it cannot see
 			state := softmax.finish()
 			tile := queries.Reuse(s.outputTile())
 			perBlock := len(out[0].R) / 4 // quads of 64 latent columns

@@ -63,9 +63,11 @@ func (v visibility) clearUnused(k *gen.Kernel, latent gen.SharedTile) {
 		zero := k.Int(0)
 		warp := k.Thread().Shr(5).And(3)
 		k.For("unused", v.length.Sub(v.firstToken).Add(warp), v.s.BlockN, 4, func(row gen.Value) {
-			k.For("chunk", k.Lane(), latent.Cols/chunkElems, 32, func(chunk gen.Value) {
-				latent.Chunk(row, chunk).StoreVector(0, zero, zero, zero, zero)
-			})
+			for _, piece := range latent.Pieces() {
+				k.For("chunk", k.Lane(), piece.Cols/chunkElems, 32, func(chunk gen.Value) {
+					piece.Chunk(row, chunk).StoreVector(0, zero, zero, zero, zero)
+				})
+			}
 		})
 	})
 }

@@ -6,6 +6,14 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
+// The parts of seesaw's KV tiles in the order of their arrival: the rope key,
+// which is free first, then the latent's halves.
+const (
+	ropePart = iota
+	leftPart
+	rightPart
+)
+
 // seesawDecode attends up to 64 packed query rows, which lie on wgmma's M. The
 // output, 64 × 512 in f32, is half of the register file, so two warpgroups own
 // half of its columns each and take turns with the KV tiles:
@@ -31,7 +39,10 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	scale := k.Scalar("scale_log2", isa.F32)
 
 	half := s.Latent / 2
-	ring := k.Pipeline("kv", s.Stages, s.kvTile(), s.kvParts()...)
+	ring := k.Pipeline("kv", 3*s.Stages, s.kvTile(),
+		gen.Part{First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
+		gen.Part{First: 0, Count: half / 64, Arrivals: 4},
+		gen.Part{First: half / 64, Count: half / 64, Arrivals: 4})
 	queries := k.SharedTile("q", s.queryTile())
 	firstWeights := k.SharedTile("p", s.weightTile())
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)

@@ -21,7 +21,7 @@ type Spec struct {
 	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 512
 	Rope    int    `json:"rope"`    // width of the rope key: 64
 	Page    int    `json:"page"`    // tokens per page of the cache: 64
-	Stages  int    `json:"stages"`  // KV tiles in flight: 1 or more, as shared memory allows
+	Stages  int    `json:"stages"`  // KV tiles in flight: 2 or more, as shared memory allows
 	Cluster int    `json:"cluster"` // CTAs per cluster: 1
 	DType   string `json:"dtype"`   // "bf16" or "fp16"
 
@@ -138,8 +138,8 @@ func (s Spec) Validate() error {
 		return refuse("latent", s.Latent, closest(s.Latent, latentWidths), "its halves are copied in boxes of 64 columns, and 128 threads share a row's 16-byte chunks evenly")
 	case !slices.Contains(ropeWidths, s.Rope):
 		return refuse("rope", s.Rope, closest(s.Rope, ropeWidths), "a row of 16-byte chunks must divide evenly among 128 threads")
-	case s.seesaw() && s.Stages < 2:
-		return refuse("stages", s.Stages, 2, "two warpgroups hold a tile each")
+	case s.Stages < 2:
+		return refuse("stages", s.Stages, 2, "two tiles are in use at a time")
 	case s.Cluster != 1:
 		return refuse("cluster", s.Cluster, 1, "this family merges its splits in a second kernel")
 	}
@@ -147,7 +147,7 @@ func (s Spec) Validate() error {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")
 	}
 	if most := s.maxStages(); s.Stages < 1 || s.Stages > most {
-		return refuse("stages", s.Stages, nearest(s.Stages, 1, 1, most), "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
+		return refuse("stages", s.Stages, nearest(s.Stages, 1, 2, most), "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
 			hopper.SharedLimit, most, s.kvTile().Bytes())
 	}
 	return nil
@@ -199,7 +199,9 @@ func (s Spec) outputTile() gen.Tile {
 // smallShared bounds what barriers and reductions need beside the tiles.
 const smallShared = 2048
 
-func (s Spec) maxStages() int {
-	left := hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
-	return left / s.kvTile().Bytes()
+// ringBytes returns the shared memory that KV tiles can have.
+func (s Spec) ringBytes() int {
+	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
 }
+
+func (s Spec) maxStages() int { return s.ringBytes() / s.kvTile().Bytes() }
