@@ -1,10 +1,10 @@
 package golden_test
 
 import (
-	"bytes"
+	"errors"
+	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/mlagen/mlagen/golden/cases"
@@ -14,15 +14,20 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
+var seeds = flag.Int("seeds", 4, "schedules under which every kernel runs on the emulator")
+
 // source makes the runtime's kernels from the templates.
-type source struct{}
+type source struct {
+	tune templates.Spec // what is not the template's default
+}
 
 // Decode implements runtime.Source.
-func (source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err error) {
+func (s source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err error) {
+	spec := s.tune
+	spec.Heads, spec.SQ, spec.Latent, spec.Rope, spec.Page = shape.Heads, shape.SQ, shape.Latent, shape.Rope, shape.Page
+	spec.DType, spec.LineInfo = string(shape.DType), true
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
-		out, err := templates.Build(name, templates.Spec{
-			Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType),
-		})
+		out, err := templates.Build(name, spec)
 		if err != nil {
 			return v, err
 		}
@@ -31,54 +36,129 @@ func (source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err e
 	return v, nil
 }
 
-// TestBitsDoNotDependOnTime: whichever copy lands first, whichever warp and
-// whichever CTA goes first, decode gives the same bits. The lengths make
-// requests that are whole, cut in two and cut in more; one run in two starts
-// CTAs out of order.
-func TestBitsDoNotDependOnTime(t *testing.T) {
+// findings returns what the device has found since the last call, doubts
+// included: a kernel that is right must not even raise doubts.
+func findings(d *emu.Driver) error {
+	var errs []error
+	for _, r := range d.Reports() {
+		for _, h := range r.Hazards {
+			errs = append(errs, fmt.Errorf("%s: %v", r.Kernel, h))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// scheduleCount is how many schedules a test tries.
+func scheduleCount() int {
+	if testing.Short() {
+		return min(*seeds, 2)
+	}
+	return *seeds
+}
+
+// TestDecodeUnderManySchedules: whichever copy lands first, whichever warp and
+// whichever CTA goes first, decode is right, gives the same bits, and no
+// observer finds or doubts anything. The lengths make requests that are whole,
+// cut in two (merged by the later piece), and cut in more (merged by the
+// combine kernel); one seed in two starts CTAs out of order.
+func TestDecodeUnderManySchedules(t *testing.T) {
 	for _, c := range []struct {
-		heads, sq, sms int
-		kvLen          string
+		heads, sq, blockH, sms, splits int
+		dtype, kvLen                   string
 	}{
-		{16, 1, 8, "[900, 40, 0, 700]"},
-		{16, 1, 5, "[640, 640, 640]"},
-		{8, 2, 3, "[500, 500]"},
-		{128, 1, 10, "[500, 500, 100]"},
-		{16, 5, 6, "[500, 300]"},
+		{heads: 16, sms: 8, kvLen: "[900, 40, 0, 700]"},
+		{heads: 16, sms: 5, kvLen: "[640, 640, 640]"},
+		{heads: 16, sms: 4, kvLen: "[300, 65]", splits: 3},
+		{heads: 16, sms: 12, kvLen: "[1500]"},
+		{heads: 16, sms: 2, kvLen: "[64, 63, 1, 129, 0, 128]"},
+		{heads: 16, blockH: 8, sms: 6, kvLen: "[400, 200]"},
+		{heads: 8, sms: 8, kvLen: "[450, 100]", dtype: "fp16"},
+		{heads: 5, sms: 4, kvLen: "[450, 100]"},
+		{heads: 24, sms: 8, kvLen: "[450, 100]"},
+		{heads: 32, sms: 8, kvLen: "[450, 100]"},
+		{heads: 40, blockH: 32, sms: 8, kvLen: "[450, 100]"},
+		{heads: 8, sq: 2, sms: 3, kvLen: "[500, 500]"},
+		{heads: 16, sq: 3, blockH: 24, sms: 6, kvLen: "[300, 2]"},
+		{heads: 64, sms: 8, kvLen: "[450, 100, 64]"},
+		{heads: 64, sms: 3, kvLen: "[300]", splits: 4},
+		{heads: 128, sms: 10, kvLen: "[500, 500, 100]"},
+		{heads: 128, sms: 26, kvLen: "[1200]", dtype: "fp16"},
+		{heads: 16, sq: 5, sms: 6, kvLen: "[500, 300]"},
 	} {
-		t.Run(fmt.Sprintf("heads=%d,sq=%d,kv=%s", c.heads, c.sq, c.kvLen), func(t *testing.T) {
+		c.sq = max(c.sq, 1)
+		if c.dtype == "" {
+			c.dtype = "bf16"
+		}
+		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
 			spec, err := cases.Parse([]byte(fmt.Sprintf(
-				`{"name": "repeat", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, "q_len": %d, "kv_len": %s}`,
-				c.heads, c.sq, c.kvLen)))
+				`{"name": "schedules", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128},
+				"dtype": %q, "q_len": %d, "splits": %d, "kv_len": %s}`, c.heads, c.dtype, c.sq, c.splits, c.kvLen)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			var first [2][]byte
-			for seed := range uint64(4) {
-				driver, err := emu.Open(emu.Options{SMs: c.sms, Seed: seed})
-				if err != nil {
-					t.Fatal(err)
-				}
-				dump := t.TempDir()
-				r := check.New(check.Options{Driver: driver, Source: source{}, Dump: dump, Hazards: true})
-				if outcome := r.Case(spec); outcome.Status != check.OK {
-					t.Fatalf("seed %d: %v", seed, outcome)
-				}
-				for i, name := range []string{"out.npy", "lse.npy"} {
-					bits, err := os.ReadFile(filepath.Join(dump, "repeat", name))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if first[i] == nil {
-						first[i] = bits
-					} else if !bytes.Equal(first[i], bits) {
-						t.Errorf("seed %d: %s has other bits than with seed 0", seed, name)
-					}
-				}
-				if err := r.Close(); err != nil {
-					t.Error(err)
-				}
+			driver, err := emu.Open(emu.Options{SMs: c.sms})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := check.New(check.Options{
+				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH}}, Hazards: true, Seeds: scheduleCount(),
+				Inspect: func(uint64) error { return findings(driver) },
+			})
+			if outcome := r.Case(spec); outcome.Status != check.OK {
+				t.Error(outcome)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestStreamUnderManySchedules: the bandwidth kernel reads each page once,
+// without a finding.
+func TestStreamUnderManySchedules(t *testing.T) {
+	const pageBytes, pool, visits, sms = 64 * 576 * 2, 12, 50, 4
+	driver, err := emu.Open(emu.Options{SMs: sms})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := templates.Build("stream", templates.Spec{LineInfo: true})
+	must(err)
+	k, err := runtime.Load(driver, runtime.Variant{Name: "stream", PTX: out.PTX, Manifest: out.Manifest})
+	must(err)
+	kv, err := driver.Alloc("kv", pool*pageBytes)
+	must(err)
+	must(driver.Fill(kv, 1, pool*pageBytes))
+	pages, err := driver.Alloc("pages", 4*visits)
+	must(err)
+	order := make([]byte, 4*visits)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range visits {
+		order[4*i] = byte(random.IntN(pool))
+	}
+	must(driver.Upload(pages, order))
+	sink, err := driver.Alloc("sink", 4*sms)
+	must(err)
+	m, err := k.EncodeTensorMap("kv", kv, []uint64{576, 64, pool}, []uint64{576 * 2, pageBytes})
+	must(err)
+	s, err := driver.NewStream()
+	must(err)
+	for seed := range scheduleCount() {
+		driver.SetSeed(uint64(seed))
+		before := driver.Total().TMABytes
+		p := k.NewParams().TensorMap("kv", &m).Pointer("pages", pages).Int("count", visits).Pointer("sink", sink)
+		must(k.Launch(s, runtime.Dim3{X: sms}, p, false))
+		if err := findings(driver); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if read := driver.Total().TMABytes - before; read != visits*pageBytes {
+			t.Errorf("seed %d: %d bytes read, want %d", seed, read, visits*pageBytes)
+		}
 	}
 }

@@ -131,7 +131,7 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 	if err != nil {
 		return err
 	}
-	driver, err := d.open()
+	driver, err := d.open(false)
 	if err != nil {
 		return err
 	}
@@ -215,16 +215,21 @@ func (n *numbers) String() string {
 }
 
 // Set implements flag.Value.
-func (n *numbers) Set(text string) error {
-	*n = nil
+func (n *numbers) Set(text string) (err error) {
+	*n, err = parseNumbers(text, 1)
+	return err
+}
+
+// parseNumbers reads a comma-separated list.
+func parseNumbers(text string, least int) (n []int, err error) {
 	for _, s := range strings.Split(text, ",") {
 		v, err := strconv.Atoi(strings.TrimSpace(s))
-		if err != nil || v < 1 {
-			return fmt.Errorf("%q is not a number of at least 1", s)
+		if err != nil || v < least {
+			return nil, fmt.Errorf("%q is not a number of at least %d", s, least)
 		}
-		*n = append(*n, v)
+		n = append(n, v)
 	}
-	return nil
+	return n, nil
 }
 
 // has reports whether v is in the list, or the list was not given.

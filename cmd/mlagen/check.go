@@ -7,21 +7,24 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"github.com/mlagen/mlagen/golden/check"
+	"github.com/mlagen/mlagen/templates"
 )
 
 func (a *app) check() *ffcli.Command {
 	fs := newFlags("mlagen check")
-	deviceName := fs.String("device", devices[0].name, "`device` that runs the kernels: cuda or emu")
+	deviceName := fs.String("device", devices[0].name, "`device` that runs the kernels: emu or cuda")
+	seeds, seed := seedFlags(fs)
 	dump := fs.String("dump", "", "`directory` for every case's inputs and outputs as .npy files")
 	return &ffcli.Command{
 		Name:       "check",
-		ShortUsage: "mlagen check [-device cuda|emu] [-dump DIR] FILE...",
+		ShortUsage: "mlagen check [-device emu|cuda] [-seeds N] [-dump DIR] FILE...",
 		ShortHelp:  "run conformance cases and compare them with the oracle",
 		LongHelp: `check runs each case (a JSON file) on a device exactly as a user's call would
 and compares the result with a float64 oracle: tolerances, every element
-written, nothing written outside, runs identical. It prints a line per case and
-the tally, and exits with 1 when one fails. What a device cannot run is skipped
-with the reason.`,
+written, nothing written outside, runs identical. On the emulator, the default,
+a hazard fails the case as well, and -seeds runs each case under several
+schedules. It prints a line per case and the tally, and exits with 1 when one
+fails. What a device cannot run is skipped with the reason.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) (err error) {
 			if len(args) == 0 {
@@ -31,12 +34,18 @@ with the reason.`,
 			if err != nil {
 				return err
 			}
-			driver, err := d.open()
+			if err := d.schedules(*seeds, *seed); err != nil {
+				return err
+			}
+			driver, err := d.open(false)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, driver.Close()) }()
-			r := check.New(check.Options{Driver: driver, Source: source{}, Dump: *dump, MaxFLOP: d.maxFLOP, Hazards: d.hazards})
+			r := check.New(check.Options{
+				Driver: driver, Source: source{tune: templates.Spec{LineInfo: d.emulated}}, Dump: *dump,
+				MaxFLOP: d.maxFLOP, Hazards: d.emulated, Seeds: *seeds, Seed: *seed,
+			})
 			defer func() { err = errors.Join(r.Close(), err) }()
 			p := a.progress(len(args))
 			tally := r.Files(p.writer(a.stdout), args, p.step)

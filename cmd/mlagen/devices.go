@@ -1,8 +1,11 @@
 package main
 
 import (
+	"flag"
 	"strings"
 
+	"github.com/mlagen/mlagen/golden/check"
+	ptxemu "github.com/mlagen/mlagen/ptx/emu"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/cuda"
 	"github.com/mlagen/mlagen/runtime/emu"
@@ -11,16 +14,48 @@ import (
 // device is something that executes kernels, by its name on the command line.
 type device struct {
 	name string
-	open func() (runtime.Driver, error)
+	// open starts the device. With keepGoing a proven hazard does not fail the
+	// launch, so that the result can be looked at too.
+	open func(keepGoing bool) (runtime.Driver, error)
 
-	maxFLOP float64 // largest conformance case, 0 = no limit
-	hazards bool    // it reports reads of memory that nobody wrote
+	maxFLOP  float64 // largest conformance case, 0 = no limit
+	emulated bool    // it is an emulated one
+}
+
+// emulated is what an emulated device can do and others cannot: time its
+// work by a seed, and tell what kernels did and which hazards they held.
+type emulated interface {
+	check.Seeder
+	Reports() []*ptxemu.Report
 }
 
 // devices are those that -device names, the default first.
 var devices = []device{
-	{name: "emu", open: func() (runtime.Driver, error) { return emu.Open(emu.Options{}) }, maxFLOP: 20e9, hazards: true},
-	{name: "cuda", open: func() (runtime.Driver, error) { return cuda.Open(0) }},
+	{name: "emu", open: openEmulator, maxFLOP: 20e9, emulated: true},
+	{name: "cuda", open: func(bool) (runtime.Driver, error) { return cuda.Open(0) }},
+}
+
+var _ emulated = (*emu.Driver)(nil)
+
+func openEmulator(keepGoing bool) (runtime.Driver, error) {
+	return emu.Open(emu.Options{KeepGoing: keepGoing})
+}
+
+// schedules refuses seeds for a device that does not take them.
+func (d *device) schedules(seeds int, seed uint64) error {
+	switch {
+	case seeds < 1:
+		return usagef("-seeds %d: at least one schedule must run", seeds)
+	case !d.emulated && (seeds > 1 || seed != 0):
+		return usagef("-seeds and -seed are for emulated devices; on %s the hardware decides the schedule", d.name)
+	}
+	return nil
+}
+
+// seedFlags defines the flags of schedules.
+func seedFlags(fs *flag.FlagSet) (seeds *int, seed *uint64) {
+	return fs.Int("seeds", 1, "`number` of schedules on the emulator, which must all be right and give the same bits"),
+		fs.Uint64("seed", 0, "`seed` of the first schedule; the others follow it")
 }
 
 // findDevice returns the device called name.

@@ -75,12 +75,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // root is the tree of commands; help collects what -h prints.
 func (a *app) root(help io.Writer) *ffcli.Command {
-	commands := []*ffcli.Command{a.list(), a.emit(), a.verify(), a.check(), a.bench(), a.version()}
+	commands := []*ffcli.Command{a.list(), a.emit(), a.verify(), a.run(), a.check(), a.bench(), a.version()}
 	root := &ffcli.Command{
 		Name:       "mlagen",
 		ShortUsage: "mlagen COMMAND [flags] [arguments]",
 		LongHelp: `mlagen generates PTX for multi-head latent attention on Hopper GPUs from tile
-specs, and verifies, checks and times it. "mlagen COMMAND -h" tells more.
+specs, and verifies, runs, checks and times it. "mlagen COMMAND -h" tells more.
 
 Exit status: 0 success, 1 failure or findings, 2 a command line that cannot be
 carried out.`,

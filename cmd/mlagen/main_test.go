@@ -41,6 +41,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"emit", "-kernel", "absorb-decode", "-check"}, "-o"},
 		{[]string{"check"}, "case files"},
 		{[]string{"check", "-device", "tpu", "x.json"}, `device "tpu" does not exist`},
+		{[]string{"check", "-seeds", "0", "x.json"}, "-seeds 0"},
+		{[]string{"check", "-device", "cuda", "-seed", "3", "x.json"}, "the hardware decides"},
 		{[]string{"verify"}, "PTX files"},
 		{[]string{"list", "x"}, "no arguments"},
 	} {
@@ -55,7 +57,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelpIsOutput(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"emit", "-h"}, {"check", "-help"}, {"bench", "-h"}, {"list", "-h"}, {"verify", "-h"}, {"version", "-h"}} {
+	for _, args := range [][]string{{"-h"}, {"emit", "-h"}, {"check", "-help"}, {"run", "-h"}, {"bench", "-h"}, {"list", "-h"}, {"verify", "-h"}, {"version", "-h"}} {
 		code, stdout, stderr := mlagen(args...)
 		if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: mlagen") || strings.Count(stdout, "usage:") != 1 {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)

@@ -25,7 +25,20 @@ type Options struct {
 	// Hazards says that the device itself reports reads of memory that was
 	// never written, so the workspace is left untouched instead of poisoned.
 	Hazards bool
+
+	// Seeds is under how many schedules each case runs, 0 counts as 1: the
+	// device is seeded with Seed, Seed+1 and so on, which takes a Seeder. All
+	// must be right and give the same bits.
+	Seed  uint64
+	Seeds int
+	// Inspect, when not nil, is called after every schedule, right or wrong.
+	// Its error fails the case.
+	Inspect func(seed uint64) error
 }
+
+// Seeder is a device on which a seed decides all timing that kernels leave
+// open. SetSeed starts over: the same work after it runs the same way.
+type Seeder interface{ SetSeed(seed uint64) }
 
 // Status is how a case ended.
 type Status string

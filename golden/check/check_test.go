@@ -69,12 +69,12 @@ func TestFaultsAreFound(t *testing.T) {
 			if f.runs == 2 {
 				out[16] ^= 1
 			}
-		}, "run 2 of out differs from run 1 at byte 16, request 0 (kv_len 9), query token 0, head 1"},
+		}, "run 2: out differs from that of run 1 at byte 16, request 0 (kv_len 9), query token 0, head 1"},
 		{"lse that differs", `,"repeat":2`, func(f *fakeDecoder, _, lse []byte) {
 			if f.runs == 2 {
 				lse[0] ^= 1
 			}
-		}, "run 2 of lse"},
+		}, "run 2: lse differs"},
 		{"bits that depend on batch mates", `,"batch_invariant":true`, func(f *fakeDecoder, out, _ []byte) {
 			if f.call.batch() == 1 && f.call.in.KVLen[0] == 4 {
 				out[0] ^= 1
@@ -242,5 +242,81 @@ func TestDumpOfAnEmptyBatchKeepsItsShape(t *testing.T) {
 	}
 	if err := writeNPY(file, []int{2}, []float32{1}); err == nil {
 		t.Error("a shape that does not fit was accepted")
+	}
+}
+
+// seededDriver is a host device that takes seeds.
+type seededDriver struct {
+	*hostDriver
+	seeds []uint64
+}
+
+func (d *seededDriver) SetSeed(seed uint64) { d.seeds = append(d.seeds, seed) }
+
+func TestSchedules(t *testing.T) {
+	var inspected []uint64
+	run := func(seeds int, spoil func(seed uint64, out, lse []byte), inspect error) (*seededDriver, Outcome) {
+		d := &seededDriver{hostDriver: newHostDriver()}
+		inspected = nil
+		r := New(Options{Driver: d, Seed: 5, Seeds: seeds, Inspect: func(seed uint64) error {
+			inspected = append(inspected, seed)
+			if len(inspected) == 2 {
+				return inspect
+			}
+			return nil
+		}})
+		r.open = func(call *decodeCall) (decoder, error) {
+			return &fakeDecoder{d: d.hostDriver, call: call, spoil: func(_ *fakeDecoder, out, lse []byte) {
+				spoil(d.seeds[len(d.seeds)-1], out, lse)
+			}}, nil
+		}
+		return d, r.Case(testCase(t, ``))
+	}
+	right := func(uint64, []byte, []byte) {}
+
+	d, o := run(3, right, nil)
+	if o.Status != OK || o.Notes != "3 schedules identical" || o.Errors.Out == 0 {
+		t.Errorf("%+v", o)
+	}
+	if diff := cmp.Diff([]uint64{5, 6, 7}, d.seeds); diff != "" || len(inspected) != 3 {
+		t.Errorf("inspected %v, seeds %s", inspected, diff)
+	}
+	if d.freed != len(d.blocks) {
+		t.Errorf("%d of %d buffers freed", d.freed, len(d.blocks))
+	}
+	if d, o = run(0, right, nil); o.Status != OK || o.Notes != "" || len(d.seeds) != 1 {
+		t.Errorf("%+v with seeds %v", o, d.seeds)
+	}
+	for _, c := range []struct {
+		spoil   func(seed uint64, out, lse []byte)
+		inspect error
+		want    string
+	}{
+		{func(seed uint64, out, _ []byte) {
+			if seed == 6 {
+				out[16] ^= 1
+			}
+		}, nil, "seed 6: out differs from that with seed 5 at byte 16, request 0 (kv_len 9), query token 0, head 1"},
+		{func(seed uint64, _, lse []byte) {
+			if seed == 6 {
+				lse[0] ^= 1
+			}
+		}, nil, "seed 6: lse differs from that with seed 5"},
+		{right, errors.New("2 hazards"), "seed 6: 2 hazards"},
+	} {
+		d, o := run(4, c.spoil, c.inspect)
+		if o.Status != Failed || !strings.HasPrefix(o.Reason, c.want) {
+			t.Errorf("%v, want %q", o, c.want)
+		}
+		if len(d.seeds) != 2 || len(inspected) != 2 {
+			t.Errorf("%s: %d schedules were run, %d inspected", c.want, len(d.seeds), len(inspected))
+		}
+	}
+
+	// A device with a schedule of its own.
+	r := fake(newHostDriver(), nil)
+	r.Seeds = 2
+	if o := r.Case(testCase(t, ``)); o.Status != Failed || o.Reason != "host has one schedule, its own, and 2 are wanted" {
+		t.Error(o)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/cost"
@@ -60,48 +61,81 @@ func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
 	if err != nil {
 		return outcome, err
 	}
+	var first decodeResult
+	err = r.schedules(func(i int) error {
+		result, err := r.decodeOnce(in)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			return first.same(result, fmt.Sprintf("with seed %d", r.Seed))
+		}
+		first = result
+		outValues, err := gatherOut(result.call, result.out)
+		if err != nil {
+			return err
+		}
+		lseValues := dtype.F32.Decode(nil, result.lse)
+		if r.Dump != "" {
+			if err := dumpDecode(filepath.Join(r.Dump, c.Name), result.call, outValues, lseValues); err != nil {
+				return err
+			}
+		}
+		if err := everyWritten(result.call, result.out, result.lse); err != nil {
+			return err
+		}
+		outcome.Errors, err = compare(in.Oracle().Run(), outValues, lseValues, c.LSEBase == "2", c.Tolerance, result.call.describe)
+		return err
+	})
+	var notes []string
+	if c.Repeat > 1 {
+		notes = append(notes, fmt.Sprintf("%d runs identical", c.Repeat))
+	}
+	if r.Seeds > 1 {
+		notes = append(notes, fmt.Sprintf("%d schedules identical", r.Seeds))
+	}
+	outcome.Notes = strings.Join(notes, ", ")
+	return outcome, err
+}
+
+// decodeResult is the outcome of a call, as bytes.
+type decodeResult struct {
+	call     *decodeCall
+	out, lse []byte
+}
+
+// same reports the first difference to other, which r had otherwise.
+func (r decodeResult) same(other decodeResult, otherwise string) error {
+	if at := differs(r.out, other.out); at >= 0 {
+		return fmt.Errorf("out differs from that %s at byte %d, %s", otherwise, at, r.call.describe(at/(r.call.headStride*r.call.size())))
+	}
+	if at := differs(r.lse, other.lse); at >= 0 {
+		return fmt.Errorf("lse differs from that %s, %s", otherwise, r.call.describe(at/4))
+	}
+	return nil
+}
+
+// decodeOnce runs the case in fresh memory, under the device's schedule.
+func (r *Runner) decodeOnce(in *cases.Decode) (result decodeResult, err error) {
 	m := &memory{driver: r.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()
 	kv, err := placePool(in, m)
 	if err != nil {
-		return outcome, err
+		return result, err
 	}
-	call, err := placeDecode(in, kv, m)
-	if err != nil {
-		return outcome, err
+	if result.call, err = placeDecode(in, kv, m); err != nil {
+		return result, err
 	}
-	out, lse, err := r.executeDecode(call, m)
-	if err != nil {
-		return outcome, err
+	if result.out, result.lse, err = r.executeDecode(result.call, m); err != nil {
+		return result, err
 	}
-	if err := inputsIntact(call, m); err != nil {
-		return outcome, err
+	if err := inputsIntact(result.call, m); err != nil {
+		return result, err
 	}
-
-	outValues, err := gatherOut(call, out)
-	if err != nil {
-		return outcome, err
+	if in.Case.BatchInvariant {
+		return result, r.aloneIsSame(result.call, m, result.out, result.lse)
 	}
-	lseValues := dtype.F32.Decode(nil, lse)
-	if r.Dump != "" {
-		if err := dumpDecode(filepath.Join(r.Dump, c.Name), call, outValues, lseValues); err != nil {
-			return outcome, err
-		}
-	}
-	if err := everyWritten(call, out, lse); err != nil {
-		return outcome, err
-	}
-	if c.BatchInvariant {
-		if err := r.aloneIsSame(call, m, out, lse); err != nil {
-			return outcome, err
-		}
-	}
-	ref := in.Oracle().Run()
-	outcome.Errors, err = compare(ref, outValues, lseValues, c.LSEBase == "2", c.Tolerance, call.describe)
-	if c.Repeat > 1 {
-		outcome.Notes = fmt.Sprintf("%d runs identical", c.Repeat)
-	}
-	return outcome, err
+	return result, nil
 }
 
 // decodeLimits skips what the device cannot run.
@@ -170,6 +204,7 @@ func (r *Runner) executeDecode(call *decodeCall, m *memory) (out, lse []byte, er
 		launch = func() error { return s.Replay(g) }
 	}
 
+	var first decodeResult
 	for i := range call.in.Case.Repeat {
 		poisoned := []buffer{call.lse}
 		if !r.Hazards {
@@ -192,26 +227,20 @@ func (r *Runner) executeDecode(call *decodeCall, m *memory) (out, lse []byte, er
 		if err := m.checkGuards(); err != nil {
 			return nil, nil, err
 		}
-		o, err := m.download(call.out)
-		if err != nil {
+		result := decodeResult{call: call}
+		if result.out, err = m.download(call.out); err != nil {
 			return nil, nil, err
 		}
-		l, err := m.download(call.lse)
-		if err != nil {
+		if result.lse, err = m.download(call.lse); err != nil {
 			return nil, nil, err
 		}
 		if i == 0 {
-			out, lse = o, l
-			continue
-		}
-		if at := differs(out, o); at >= 0 {
-			return nil, nil, fmt.Errorf("run %d of out differs from run 1 at byte %d, %s", i+1, at, call.describe(at/(call.headStride*call.size())))
-		}
-		if at := differs(lse, l); at >= 0 {
-			return nil, nil, fmt.Errorf("run %d of lse differs from run 1, %s", i+1, call.describe(at/4))
+			first = result
+		} else if err := first.same(result, "of run 1"); err != nil {
+			return nil, nil, fmt.Errorf("run %d: %w", i+1, err)
 		}
 	}
-	return out, lse, nil
+	return first.out, first.lse, nil
 }
 
 func capture(s runtime.Stream, launch func() error) (runtime.Graph, error) {
