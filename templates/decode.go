@@ -90,7 +90,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	attend := func() {
 		team := k.NamedBarrier(128)
-		keys, values := ring.Consumer(), ring.Consumer()
+		tiles := ring.Consumer()
 		scores := k.Accumulator(s.BlockH)
 		out := make([]gen.Accumulator, s.Latent/64)
 		for i := range out {
@@ -98,10 +98,6 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		}
 		softmax := newColumnSoftmax(k, s, team)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
-		score := func() {
-			k.Multiply(scores, keys.Next().KMajor(), queries.KMajor(), 0, false)
-			k.CommitMultiply()
-		}
 		todo.each(part, func(it item) {
 			length := kvLen.At(it.request).Load(0)
 			softmax.reset()
@@ -112,31 +108,27 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			q.load(it.request, firstRow, queries, 128)
 			k.FenceAsync()
 			team.Sync()
-			k.If(it.begin.Lt(it.end), score)
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
+				tile := tiles.Next()
+				k.Multiply(scores, tile.KMajor(), queries.KMajor(), 0, false)
+				k.CommitMultiply()
 				k.WaitMultiply(0)
 				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
 				mask.hide(k, scores)
-				current := softmax.scaled(scores)
-				// The next tile's scores are multiplied under this one's softmax.
-				k.If(t.Add(1).Lt(it.end), score)
-				p := softmax.update(current, out)
-				slot := values.Next()
-				latent := slot.Columns(0, s.Latent)
-				mask.clearUnused(k, latent)
+				p := softmax.update(scores, out)
+				mask.clearUnused(k, tile.Columns(0, s.Latent))
 				weights.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
 				for _, run := range s.latentRuns() {
-					k.MultiplyRows(out[run.first:run.end], slot.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
+					k.MultiplyRows(out[run.first:run.end], tile.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
 					k.CommitMultiply()
 				}
 				for i := range s.kvParts() {
 					k.WaitMultiply(len(s.kvParts()) - 1 - i)
-					slot.Release(speaker, i)
+					tile.Release(speaker, i)
 				}
 			})
-			k.WaitMultiply(0) // tells ptxas that nothing is under way, which it cannot see
 			state := softmax.finish()
 			tile := queries.Reuse(s.outputTile())
 			perBlock := len(out[0].R) / 4 // quads of 64 latent columns
@@ -153,20 +145,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	load := func() {
 		k.OneLane(func() {
-			policy := k.EvictFirst()
-			tiles := ring.Producer()
-			todo.each(part, func(it item) {
-				pages := table.At(it.request.Extend().Mul(tableStride.Read()))
-				next := k.Var(k.Int(0))
-				k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
-				k.WaitForPreviousGrid()
-				k.For("page", it.begin, it.end, 1, func(t gen.Value) {
-					page := k.Var(next.Value)
-					// Read the next entry while the copy engine is busy with this one.
-					k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
-					tiles.Load(kv, policy, k.Int(0), page.Value)
-				})
-			})
+			loadPages(k, s, todo, part, rowBlock, ring, kv, table, tableStride)
 		})
 	}
 

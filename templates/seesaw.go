@@ -96,26 +96,14 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(8), func() {
 			k.OneLane(func() {
-				policy := k.EvictFirst()
-				tiles := ring.Producer()
-				todo.each(part, func(it item) {
-					pages := table.At(it.request.Extend().Mul(tableStride.Read()))
-					next := k.Var(k.Int(0))
-					k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
-					k.WaitForPreviousGrid()
-					k.For("page", it.begin, it.end, 1, func(t gen.Value) {
-						page := k.Var(next.Value)
-						k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
-						tiles.Load(kv, policy, k.Int(0), page.Value)
-					})
-				})
+				loadPages(k, s, todo, part, rowBlock, ring, kv, table, tableStride)
 			})
 		})
 	}
 	k.Roles(
-		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 240, Body: side(0, pair.left)},
-		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 240, Body: side(1, pair.right)},
-		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: load},
+		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 232, Body: side(0, pair.left)},
+		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 232, Body: side(1, pair.right)},
+		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()

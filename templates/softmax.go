@@ -83,24 +83,19 @@ func (c *columnSoftmax) acrossWarps(v []gen.Value, combine func(a, b gen.Value) 
 	return r
 }
 
-// scaled returns the scores in powers of two, in registers of their own.
-func (c *columnSoftmax) scaled(scores gen.Accumulator) []gen.Value {
-	scale := c.scale.Read()
-	s := make([]gen.Value, len(scores.R))
-	for i, r := range scores.R {
-		s[i] = r.Mul(scale)
-	}
-	return s
-}
-
-// update takes in one tile's scaled scores (tokens × rows, −∞ where hidden), rescales
+// update takes in one tile's scores (tokens × rows, −∞ where hidden), rescales
 // the output where a maximum has outgrown its reference, and returns the
 // tile's weights, packed in pairs of columns as StoreTransposed wants them.
 // Every thread of the team passes a barrier in here, after its multiplies of
 // the scores have finished.
-func (c *columnSoftmax) update(s []gen.Value, out []gen.Accumulator) []gen.Value {
+func (c *columnSoftmax) update(scores gen.Accumulator, out []gen.Accumulator) []gen.Value {
 	k := c.k
+	scale := c.scale.Read()
 	n := c.columns()
+	s := make([]gen.Value, len(scores.R))
+	for i, r := range scores.R {
+		s[i] = r.Mul(scale)
+	}
 	top := make([]gen.Value, n)
 	for j := range top {
 		e := elements(j)
