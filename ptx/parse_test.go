@@ -2,6 +2,7 @@ package ptx_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,11 +237,17 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("reprinted text does not parse: %v\n%s", err, printed)
 		}
-		if d := cmp.Diff(m, again, same, declaredOrder); d != "" {
-			t.Fatalf("(-first +again):\n%s\n%s", d, printed)
-		}
 		if s := again.String(); s != printed {
 			t.Fatal(cmp.Diff(printed, s))
+		}
+		// A range %r<N> also declares the few numbers that were left out.
+		for i, k := range again.Kernels {
+			k.Regs = slices.DeleteFunc(k.Regs, func(r *ptx.Reg) bool {
+				return !slices.ContainsFunc(m.Kernels[i].Regs, func(o *ptx.Reg) bool { return o.Name == r.Name })
+			})
+		}
+		if d := cmp.Diff(m, again, same, declaredOrder); d != "" {
+			t.Fatalf("(-first +again):\n%s\n%s", d, printed)
 		}
 	})
 }

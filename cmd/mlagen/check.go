@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
@@ -42,14 +43,27 @@ fails. What a device cannot run is skipped with the reason.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, driver.Close()) }()
-			r := check.New(check.Options{
+			o := check.Options{
 				Driver: driver, Source: source{tune: templates.Spec{LineInfo: d.emulated}}, Dump: *dump,
 				MaxFLOP: d.maxFLOP, Hazards: d.emulated, Seeds: *seeds, Seed: *seed,
-			})
+			}
+			doubts := 0
+			if e, ok := driver.(emulated); ok {
+				o.Inspect = func(uint64) error {
+					for _, l := range e.Reports() {
+						doubts += len(l.Hazards) - len(l.Errors())
+					}
+					return nil
+				}
+			}
+			r := check.New(o)
 			defer func() { err = errors.Join(r.Close(), err) }()
 			p := a.progress(len(args))
 			tally := r.Files(p.writer(a.stdout), args, p.step)
 			p.done()
+			if doubts > 0 {
+				fmt.Fprintf(a.stderr, "mlagen: the emulator has doubts about %d pairs of instructions; mlagen run names them\n", doubts)
+			}
 			if tally.Failed > 0 {
 				return errQuiet
 			}

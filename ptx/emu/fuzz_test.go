@@ -11,6 +11,7 @@ import (
 
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/isa"
+	"github.com/mlagen/mlagen/ptx/verify"
 )
 
 // straightForms are the forms that a random kernel may have anywhere: no
@@ -171,7 +172,8 @@ func execute(t *testing.T, text string) []byte {
 }
 
 // FuzzStraightLine executes a random kernel, prints and parses it, and
-// executes it again: it must not fail and must store the same.
+// executes it again: it must not fail and must store the same. The verifier
+// must take it without panic.
 func FuzzStraightLine(f *testing.F) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 60 {
@@ -188,6 +190,7 @@ func FuzzStraightLine(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		verify.Module("fuzz.ptx", mod, nil)
 		if d := cmp.Diff(first, execute(t, mod.String())); d != "" {
 			t.Errorf("printed and parsed again, it stores something else: %s\n%s", d, text)
 		}
