@@ -41,5 +41,6 @@
 // differs in its last bit may round to the neighbouring 16-bit weight, which
 // moves the output by up to half an ulp_T; its own rounding makes that one ulp,
 // and two where both fall together. Hence the limit of 2. The LSE adds weights
-// before they are rounded, and is compared absolutely.
+// before they are rounded; it inherits the error of its largest logit, and may
+// differ by 2e-5·max(1, |LSE|). The table shows its largest absolute difference.
 package differential

@@ -140,25 +140,26 @@ func TestFigures(t *testing.T) {
 	}
 	low := float32(math.Inf(-1))
 	for name, c := range map[string]struct {
-		a, b float32
-		want float64
+		a, b       float32
+		want, unit float64
 	}{
-		"no key":       {low, low, 0},
-		"one infinite": {low, 0, math.Inf(1)},
-		"NaN":          {nan, nan, math.Inf(1)},
-		"apart":        {2, 2.5, 0.5},
+		"no key":       {low, low, 0, 0},
+		"one infinite": {low, 0, math.Inf(1), math.Inf(1)},
+		"NaN":          {nan, nan, math.Inf(1), math.Inf(1)},
+		"apart":        {2, 2.5, 0.5, 0.2},
+		"small":        {0.25, 0, 0.25, 0.25},
 	} {
 		var f Figures
 		f.lses([]float32{c.a}, []float32{c.b})
-		if f.LSE != c.want {
-			t.Errorf("%s: LSEs %v apart, must be %v", name, f.LSE, c.want)
+		if f.LSE != c.want || f.LSEUnit != c.unit {
+			t.Errorf("%s: LSEs %v apart, relatively %v, must be %v and %v", name, f.LSE, f.LSEUnit, c.want, c.unit)
 		}
 	}
 	exact := Limits{Exact: true}
 	if exact.Err(Figures{}) != nil || exact.Err(Figures{Differ: 1}) == nil || exact.Err(Figures{LSEBits: 1}) == nil {
 		t.Error("exact limits allow a difference, or none at all")
 	}
-	if HardwareLimits.Err(Figures{ULP: 2, LSE: 2e-5, Differ: 9}) != nil || HardwareLimits.Err(Figures{ULP: 2.01}) == nil || HardwareLimits.Err(Figures{LSE: math.NaN()}) == nil {
+	if HardwareLimits.Err(Figures{ULP: 2, LSEUnit: 2e-5, Differ: 9}) != nil || HardwareLimits.Err(Figures{ULP: 2.01}) == nil || HardwareLimits.Err(Figures{LSEUnit: math.NaN()}) == nil {
 		t.Error("limits for hardware are not what they say")
 	}
 }

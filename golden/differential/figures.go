@@ -17,20 +17,20 @@ type Figures struct {
 	Own      float64 // largest distance in ulp of the element itself
 	LSEs     int     // compared
 	LSE      float64 // largest absolute difference; +Inf where only one is infinite
+	LSEUnit  float64 // largest difference relative to max(1, |LSE|)
 	LSEBits  int     // LSEs with other bits
 }
 
 // Limits are how far results may be apart.
 type Limits struct {
-	ULP float64
-	LSE float64
+	ULP     float64
+	LSEUnit float64
 	// Exact allows no other bit.
 	Exact bool
 }
 
-// HardwareLimits are those for a GPU and the emulator. LSEs are f32 and up to
-// 16 large, where 2e-5 is twenty ulp.
-var HardwareLimits = Limits{ULP: 2, LSE: 2e-5}
+// HardwareLimits are those for a GPU and the emulator.
+var HardwareLimits = Limits{ULP: 2, LSEUnit: 2e-5}
 
 // Err is nil when f is within the limits.
 func (l Limits) Err(f Figures) error {
@@ -39,8 +39,8 @@ func (l Limits) Err(f Figures) error {
 		return fmt.Errorf("%d of %d elements and %d of %d LSEs differ and none may", f.Differ, f.Elements, f.LSEBits, f.LSEs)
 	case !(f.ULP <= l.ULP):
 		return fmt.Errorf("%.3g ulp apart, at most %.3g allowed", f.ULP, l.ULP)
-	case !(f.LSE <= l.LSE):
-		return fmt.Errorf("LSEs %.3g apart, at most %.3g allowed", f.LSE, l.LSE)
+	case !(f.LSEUnit <= l.LSEUnit):
+		return fmt.Errorf("LSEs %.3g apart, %.3g of max(1, |LSE|), at most %.3g allowed", f.LSE, f.LSEUnit, l.LSEUnit)
 	}
 	return nil
 }
@@ -120,6 +120,10 @@ func (f *Figures) lses(a, b []float32) {
 			d = math.Inf(1)
 		}
 		f.LSE = math.Max(f.LSE, d)
+		if !math.IsInf(d, 1) {
+			d /= math.Max(1, math.Max(math.Abs(x), math.Abs(y)))
+		}
+		f.LSEUnit = math.Max(f.LSEUnit, d)
 	}
 }
 
@@ -148,6 +152,7 @@ func (f *Figures) add(g Figures) {
 	f.Own = math.Max(f.Own, g.Own)
 	f.LSEs += g.LSEs
 	f.LSE = math.Max(f.LSE, g.LSE)
+	f.LSEUnit = math.Max(f.LSEUnit, g.LSEUnit)
 	f.LSEBits += g.LSEBits
 }
 

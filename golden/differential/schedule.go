@@ -128,12 +128,18 @@ func readSchedule(contents map[string][]byte, parts, batch int) (kinds []string,
 	return kinds, merges, nil
 }
 
-// compareSections adds a row for each section of two schedules.
+// compareSections returns one row for two schedules that are equal, and
+// otherwise one for each of their sections.
 func compareSections(name string, a, b map[string][]byte) (rows []Row) {
+	all := Row{Kernel: "decode-schedule", Case: name, Result: "schedule"}
 	for _, section := range sectionNames {
-		r := Row{Kernel: "decode-schedule", Case: name, Result: section}
+		r := Row{Kernel: all.Kernel, Case: name, Result: section}
 		r.words(a[section], b[section])
+		all.add(r.Figures)
 		rows = append(rows, r)
+	}
+	if all.Differ == 0 {
+		return []Row{all}
 	}
 	return rows
 }

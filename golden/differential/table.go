@@ -33,7 +33,7 @@ func Table(rows []Row, limits Limits) string {
 }
 
 // Summary lists the worst figures of every kernel, in the order in which
-// kernels first appear.
+// kernels first appear, with the case and result of the largest distance.
 func Summary(rows []Row, limits Limits) string {
 	var all []Row
 	at := map[string]int{}
@@ -42,7 +42,10 @@ func Summary(rows []Row, limits Limits) string {
 		if !ok {
 			i = len(all)
 			at[r.Kernel] = i
-			all = append(all, Row{Kernel: r.Kernel, Case: "all", Result: "all"})
+			all = append(all, Row{Kernel: r.Kernel, Case: "all alike", Result: "all"})
+		}
+		if r.ULP > all[i].ULP {
+			all[i].Case, all[i].Result = r.Case, r.Result
 		}
 		all[i].add(r.Figures)
 	}
