@@ -184,19 +184,6 @@ func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 	}
 }
 
-// Prefetch has a tile brought into the L2, ahead of the Load that wants it.
-func (p *Pipeline) Prefetch(t TensorMap, coords ...Value) {
-	k := p.k
-	desc := t.address()
-	for b := range p.tile.Blocks() {
-		at := ptx.Vec{ptx.Imm(b * p.tile.BlockCols())}
-		for _, c := range coords {
-			at = append(at, c.op)
-		}
-		k.emit("cp.async.bulk.prefetch.tensor."+string(rune('0'+len(at)))+"d.L2.global.tile", ptx.Tensor{Map: desc, Coords: at})
-	}
-}
-
 func boxBytes(box []int, d DType) int {
 	n := d.Bytes()
 	for _, b := range box {

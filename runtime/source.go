@@ -8,6 +8,7 @@ type DecodeShape struct {
 	Rope   int   // 64
 	Page   int   // tokens per page
 	DType  DType // of q and kv
+	BlockH int   // packed query rows per CTA, 0 = as the source thinks best without knowing the load
 }
 
 // Source makes variants. The runtime does not know how: from templates, from
@@ -16,4 +17,12 @@ type Source interface {
 	// Decode returns the kernels for a shape, or an error that says why that
 	// shape cannot be had.
 	Decode(DecodeShape) (DecodeVariants, error)
+}
+
+// Chooser is a source that knows which row block suits a load.
+type Chooser interface {
+	// BlockH returns DecodeShape.BlockH for batch requests of so many tokens
+	// each on a device of so many SMs. It is a hint: kernels with any row block
+	// are right for every load.
+	BlockH(shape DecodeShape, batch, tokens, sms int) int
 }

@@ -145,7 +145,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	load := func() {
 		k.OneLane(func() {
-			loadPages(k, s, todo, part, rowBlock, ring, kv, table, tableStride)
+			loadPages(k, todo, part, ring, kv, table, tableStride)
 		})
 	}
 

@@ -6,16 +6,21 @@ import (
 )
 
 const (
-	// pieceCost is what a piece of work costs beside its tiles (start, queries,
-	// write-out), in tiles. From the prototype's cycles on an H200: about 5,000
-	// against 3,800 per tile, and the merge of a split on top.
-	pieceCost = 2
-
 	// minPiece is the shortest run of tiles that is worth a cut.
 	minPiece = 2
 
 	maxParts = scanThreads - 1
 )
+
+// pieceCost is what a piece of work costs beside its tiles (queries, write-out,
+// merge), in tiles, as an H200 showed: about 2.5 µs with narrow row blocks and
+// 7 µs with 64 rows, against 1.2 and 1.9 µs per tile.
+func (s Spec) pieceCost() int {
+	if s.seesaw() {
+		return 4
+	}
+	return 2
+}
 
 // minAligned is the shortest aligned piece, in tiles: a wide row block's
 // partial output costs as much as several tiles to write and merge.
@@ -34,7 +39,7 @@ func (s Spec) minAligned() int {
 // two boundaries, each a request and a tile of it.
 //
 //   - forced: every request is cut into the given number of even pieces, and
-//     pieces are dealt out evenly;
+//     pieces are dealt out evenly; with one piece, whole requests;
 //   - aligned: every part has at most one piece, requests are cut into even
 //     pieces of at most L tiles, with the smallest L for which the parts suffice;
 //   - balanced: the line, on which a request is as long as its tiles plus
@@ -49,6 +54,7 @@ type scheduler struct {
 	first, items, merges gen.Pointer
 	batch, parts         gen.Value
 	thread               gen.Value
+	sum, most, even      *gen.Var // see measure
 	scan                 blockScan
 	request, tile        gen.Region // boundaries of the parts, [parts+1]
 	heads, cuts, shared  gen.Region // prefix counts over the parts, see countParts
@@ -73,8 +79,17 @@ func decodeSchedule(s Spec) (*gen.Output, error) {
 	c.shared = k.SharedArray("requests cut more than once", isa.S32, maxParts+1)
 	k.WaitForPreviousGrid()
 	c.batch, c.parts, c.thread = batch.Read().As(isa.S32), parts.Read().As(isa.S32), k.Thread()
-	forced := splits.Read().As(isa.S32)
-	k.IfElse(forced.Gt(0), func() { c.deal(forced) }, func() {
+	c.sum, c.most, c.even = k.Var(k.Int(0)), k.Var(k.Int(0)), k.Var(k.Int(0))
+	forced := k.Var(splits.Read().As(isa.S32))
+	k.If(forced.Eq(0), func() {
+		c.measure()
+		// Whole requests, so many to a part, unless cutting gains something.
+		k.If(c.batch.Gt(c.parts), func() {
+			whole := ceilDiv(c.batch, c.parts).Mul(c.most.Add(c.s.pieceCost()))
+			k.If(whole.Le(c.even.Add(2*s.pieceCost())), func() { forced.Set(1) })
+		})
+	})
+	k.IfElse(forced.Gt(0), func() { c.deal(forced.Value) }, func() {
 		c.place()
 		c.countParts()
 		c.emit()
@@ -116,36 +131,41 @@ func (c scheduler) prefix(size func(tiles gen.Value) gen.Value) gen.Value {
 	return carry.Value
 }
 
-// place computes the parts' boundaries.
-func (c scheduler) place() {
+// measure finds the sum of the requests' tiles, the longest request, and a
+// part's share of the line.
+func (c *scheduler) measure() {
 	k := c.k
 	sum, most := k.Var(k.Int(0)), k.Var(k.Int(0))
 	k.For("request", c.thread, c.batch, scanThreads, func(i gen.Value) {
 		t := c.tiles(i)
-		sum.Set(sum.Add(t))
+		sum.Increase(t)
 		most.Set(most.Max(t))
 	})
-	sum.Set(c.scan.combined(sum.Value, gen.SumOf))
-	most.Set(c.scan.combined(most.Value, gen.MaxOf))
+	c.sum.Set(c.scan.combined(sum.Value, gen.SumOf))
+	c.most.Set(c.scan.combined(most.Value, gen.MaxOf))
+	c.even.Set(ceilDiv(c.sum.Add(c.batch.Mul(c.s.pieceCost())), c.parts))
+}
 
-	// even is a part's share of the line; piece the tiles of an aligned piece,
-	// 0 where the line is to be cut evenly.
-	even := ceilDiv(sum.Add(c.batch.Mul(pieceCost)), c.parts)
+// place computes the parts' boundaries.
+func (c scheduler) place() {
+	k := c.k
+	sum, most, even := c.sum, c.most, c.even
+	// piece is the tiles of an aligned piece, 0 where the line is cut evenly.
 	piece := k.Var(k.Int(0))
 	k.If(c.batch.Le(c.parts), func() {
 		low := ceilDiv(sum.Value, c.parts).Max(c.s.minAligned())
 		least := c.smallestPiece(low, most.Max(low))
-		k.If(least.Add(pieceCost).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
+		k.If(least.Add(c.s.pieceCost()).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
 	})
 
 	aligned := piece.Gt(0)
 	divisor := piece.Max(1)
 	total := c.prefix(func(tiles gen.Value) gen.Value {
-		return k.Select(aligned, ceilDiv(tiles, divisor).Max(1), tiles.Add(pieceCost))
+		return k.Select(aligned, ceilDiv(tiles, divisor).Max(1), tiles.Add(c.s.pieceCost()))
 	})
 	p := c.thread
 	k.If(p.Le(c.parts), func() {
-		share := k.Select(aligned, k.Int(1), even)
+		share := k.Select(aligned, k.Int(1), even.Value)
 		at := p.Mul(share)
 		request, tile := k.Var(c.batch), k.Var(k.Int(0))
 		k.If(p.Lt(c.parts).And(at.Lt(total)), func() {
@@ -157,7 +177,7 @@ func (c scheduler) place() {
 			k.IfElse(aligned, func() {
 				tile.Set(tiles.Mul(into).Div(line.Load(1).Sub(begin)))
 			}, func() {
-				tile.Set(into.Sub(pieceCost).Max(0))
+				tile.Set(into.Sub(c.s.pieceCost()).Max(0))
 				tile.Set(k.Select(tile.Lt(minPiece), k.Int(0), tile.Value))
 				k.If(tile.Gt(0).And(tiles.Sub(tile).Lt(minPiece)), func() {
 					request.Set(i.Add(1))
@@ -306,7 +326,8 @@ func (c scheduler) emit() {
 			end.Set(cutAt)
 			slot := begins.Add(cuts)
 			pieces := ends.Sub(begins).Add(1)
-			c.claim(i, slot, pieces, shared, destination, longest)
+			longest.Set(longest.Max(pieces))
+			c.claim(i, slot, pieces, shared, destination)
 		}, func() { end.Set(c.tiles(i)) })
 		c.store(at, i, k.Int(0), end.Value, destination.Value)
 	})
@@ -315,14 +336,13 @@ func (c scheduler) emit() {
 
 // claim sets the destination of a cut request's first piece and prepares its
 // merge: by the pair itself, or as entry number rank of the merge list.
-func (c scheduler) claim(request, slot, pieces, rank gen.Value, destination, longest *gen.Var) {
+func (c scheduler) claim(request, slot, pieces, rank gen.Value, destination *gen.Var) {
 	k := c.k
 	k.IfElse(pieces.Eq(pairPieces), func() {
 		destination.Set(slot.Or(pairedBit))
 		c.clearArrivals(slot)
 	}, func() {
 		destination.Set(slot)
-		longest.Set(longest.Max(pieces))
 		c.merges.At(rank.Add(1).Mul(mergeWords)).StoreVector(0, request, slot, pieces, k.Int(0))
 	})
 }
@@ -349,7 +369,7 @@ func (c scheduler) deal(n gen.Value) {
 			c.store(p, k.Int(idle), k.Int(0), k.Int(0), k.Int(whole))
 		})
 	})
-	carry, merged, longest := k.Var(k.Int(0)), k.Var(k.Int(0)), k.Var(k.Int(0))
+	carry, merged := k.Var(k.Int(0)), k.Var(k.Int(0))
 	k.For("base", 0, c.batch, scanThreads, func(base gen.Value) {
 		i := base.Add(c.thread)
 		count, tiles := k.Var(k.Int(0)), k.Var(k.Int(0))
@@ -363,7 +383,7 @@ func (c scheduler) deal(n gen.Value) {
 		firstPiece := carry.Add(sum).Sub(count)
 		destination := k.Var(k.Int(whole))
 		k.If(count.Gt(1), func() {
-			c.claim(i, firstPiece, count.Value, merged.Add(rank).Sub(1), destination, longest)
+			c.claim(i, firstPiece, count.Value, merged.Add(rank).Sub(1), destination)
 		})
 		k.For("piece", 0, count.Value, 1, func(j gen.Value) {
 			v := firstPiece.Add(j)
@@ -381,6 +401,9 @@ func (c scheduler) deal(n gen.Value) {
 		carry.Set(carry.Add(all))
 		merged.Set(merged.Add(listed))
 	})
-	k.If(p.Eq(0), func() { c.merges.Store(0, merged.Value) })
-	c.mergeListed(longest.Value)
+	k.If(p.Eq(0), func() {
+		// Not the longest merge that there is: how a request is merged must not
+		// depend on the others.
+		c.merges.StoreVector(0, merged.Value, n)
+	})
 }

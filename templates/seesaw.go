@@ -96,14 +96,14 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(8), func() {
 			k.OneLane(func() {
-				loadPages(k, s, todo, part, rowBlock, ring, kv, table, tableStride)
+				loadPages(k, todo, part, ring, kv, table, tableStride)
 			})
 		})
 	}
 	k.Roles(
-		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 232, Body: side(0, pair.left)},
-		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 232, Body: side(1, pair.right)},
-		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: load},
+		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 240, Body: side(0, pair.left)},
+		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 240, Body: side(1, pair.right)},
+		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()

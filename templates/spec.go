@@ -14,17 +14,16 @@ import (
 // Spec says which kernel to generate. Zero fields take their defaults (see
 // WithDefaults); what cannot be built is refused with a SpecError.
 type Spec struct {
-	Heads    int    `json:"heads"`    // query heads per token
-	SQ       int    `json:"s_q"`      // query tokens per request
-	BlockH   int    `json:"block_h"`  // packed query rows (token × head) per CTA: 8, 16, 24, 32 or 64
-	BlockN   int    `json:"block_n"`  // KV tokens per tile: 64
-	Latent   int    `json:"latent"`   // width of the latent, which is also the value: 512
-	Rope     int    `json:"rope"`     // width of the rope key: 64
-	Page     int    `json:"page"`     // tokens per page of the cache: 64
-	Stages   int    `json:"stages"`   // KV tiles in flight: 2 or more, as shared memory allows
-	Cluster  int    `json:"cluster"`  // CTAs per cluster: 1
-	Prefetch int    `json:"prefetch"` // tiles beyond the next that are brought into the L2 early: 0 to 4
-	DType    string `json:"dtype"`    // "bf16" or "fp16"
+	Heads   int    `json:"heads"`   // query heads per token
+	SQ      int    `json:"s_q"`     // query tokens per request
+	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24, 32 or 64
+	BlockN  int    `json:"block_n"` // KV tokens per tile: 64
+	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 512
+	Rope    int    `json:"rope"`    // width of the rope key: 64
+	Page    int    `json:"page"`    // tokens per page of the cache: 64
+	Stages  int    `json:"stages"`  // KV tiles in flight: 2 or more, as shared memory allows
+	Cluster int    `json:"cluster"` // CTAs per cluster: 1
+	DType   string `json:"dtype"`   // "bf16" or "fp16"
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
@@ -141,8 +140,6 @@ func (s Spec) Validate() error {
 		return refuse("rope", s.Rope, closest(s.Rope, ropeWidths), "a row of 16-byte chunks must divide evenly among 128 threads")
 	case s.Stages < 2:
 		return refuse("stages", s.Stages, 2, "two tiles are in use at a time")
-	case s.Prefetch < 0 || s.Prefetch > 4:
-		return refuse("prefetch", s.Prefetch, min(max(s.Prefetch, 0), 4), "the loading thread keeps at most four table entries ahead")
 	case s.Cluster != 1:
 		return refuse("cluster", s.Cluster, 1, "this family merges its splits in a second kernel")
 	}

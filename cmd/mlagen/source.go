@@ -17,6 +17,9 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 	spec := s.tune
 	spec.Heads, spec.SQ, spec.Latent, spec.Rope, spec.Page = shape.Heads, shape.SQ, shape.Latent, shape.Rope, shape.Page
 	spec.DType = string(shape.DType)
+	if spec.BlockH == 0 {
+		spec.BlockH = shape.BlockH
+	}
 	var v runtime.DecodeVariants
 	for _, k := range []struct {
 		name string
@@ -31,6 +34,11 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 		*k.to = variant
 	}
 	return v, nil
+}
+
+// BlockH implements runtime.Chooser.
+func (s source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
+	return templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms)
 }
 
 // build generates one kernel for the runtime.

@@ -23,7 +23,7 @@ func (h *hazards) globalAt(w *warp, a *allocation, addr uint64, n int, write boo
 func (h *hazards) gridDependency(w *warp, i int, a *allocation, addr uint64, n int, write bool) {
 	g := w.cl.g
 	if g.oldest < g.number && !h.hasWaited(w, i) {
-		if by := a.grids.writer(a, addr, n); by >= g.oldest && by < g.number {
+		if by := a.grids.writer(a, addr, n); by > 0 && by >= g.oldest && by < g.number {
 			does := "reads"
 			if write {
 				does = "overwrites"

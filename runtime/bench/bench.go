@@ -156,6 +156,9 @@ func (b *Bench) record(page int32, slot int) []float32 {
 // decode returns the kernels for a shape, loading them on first use.
 func (b *Bench) decode(s Shape) (*runtime.Decode, error) {
 	shape := runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16}
+	if c, ok := b.Source.(runtime.Chooser); ok {
+		shape.BlockH = c.BlockH(shape, s.Batch, s.meanTokens(), b.Driver.Attributes().SMs)
+	}
 	if d := b.decodes[shape]; d != nil {
 		return d, nil
 	}

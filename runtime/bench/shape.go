@@ -25,6 +25,14 @@ type Shape struct {
 	Varlen bool // lengths differ, see Lengths
 }
 
+// meanTokens returns the mean length of a request.
+func (s Shape) meanTokens() int {
+	if s.Varlen {
+		return s.KV / 2
+	}
+	return s.KV
+}
+
 // String names the shape in messages.
 func (s Shape) String() string {
 	v := ""

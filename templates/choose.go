@@ -1,0 +1,33 @@
+package templates
+
+// ChooseBlockH returns the row block that attends so many packed rows fastest,
+// for batch requests of so many tokens each on a device of so many SMs. Narrow
+// blocks start and merge sooner, wide ones multiply more per tile they read.
+//
+// The thresholds are what an H200 showed (golden/perf/decode.md): a CTA takes
+// 1.2 µs for a tile with 16 rows, 1.8 with 32 and 1.9 with 64, while launch,
+// queries and merge of a cut request cost about 6, 7 and 12 µs.
+func ChooseBlockH(rows, batch, tokens, sms int) int {
+	tiles := batch * ((tokens + 63) / 64)
+	// perCTA is the tiles that a CTA reads when blocks of h rows share the device.
+	perCTA := func(h int) int {
+		parts := max(1, sms/ceilQuotient(rows, h))
+		return ceilQuotient(tiles, parts)
+	}
+	switch {
+	case rows <= 16:
+		return balancedBlock(rows)
+	case rows <= swapBlockH:
+		if perCTA(16) <= 16 {
+			return 16
+		}
+		return balancedBlock(rows)
+	case batch <= 4 && perCTA(16) <= 8:
+		return 16
+	case perCTA(32) <= 8 && rows <= 64, perCTA(32) <= 8 && batch == 1, perCTA(32) <= 16 && rows <= 64:
+		return 32
+	}
+	return seesawBlockH
+}
+
+func ceilQuotient(a, b int) int { return (a + b - 1) / b }
