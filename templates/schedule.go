@@ -155,7 +155,7 @@ func (c scheduler) place() {
 	k.If(c.batch.Le(c.parts), func() {
 		low := ceilDiv(sum.Value, c.parts).Max(c.s.minAligned())
 		least := c.smallestPiece(low, most.Max(low))
-		k.If(least.Add(c.s.pieceCost()).Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
+		k.If(least.Le(even.Add(even.Shr(4)).Add(1)), func() { piece.Set(least) })
 	})
 
 	aligned := piece.Gt(0)
