@@ -12,17 +12,17 @@ type mbarrier struct {
 	tx       int64  // bytes that the phase still wants
 	phase    uint64 // completed phases
 
-	comp   int    // its component of the vector clocks
-	rel    gather // releases so far
-	done   gather // releases of the completed phases
-	fenced bool   // fence.mbarrier_init or fence.proxy.async since init
-	known  int    // component that stands for "its init has been made visible"
-	shown  bool   // fence.mbarrier_init since init
-	init   access // the mbarrier.init
-	owner  int    // component of the thread that ran it
-	born   uint32 // its clock then
-	seen   []int64
-	loads  uint64 // one more than the last phase in which a copy was issued
+	comp   int     // its component of the vector clocks
+	rel    gather  // releases so far
+	done   gather  // releases of the completed phases
+	fenced bool    // fence.mbarrier_init or fence.proxy.async since init
+	known  int     // component that stands for "its init has been made visible"
+	shown  bool    // fence.mbarrier_init since init
+	init   access  // the mbarrier.init
+	owner  int     // component of the thread that ran it
+	born   uint32  // its clock then
+	seen   []int64 // by thread, the last phase that it has waited for
+	loads  uint64  // one more than the last phase in which a copy was issued
 
 	lastLoad access
 }

@@ -103,3 +103,49 @@ func TestMbarrierArrivals(t *testing.T) {
 func TestMbarrierStates(t *testing.T) {
 	want(t, runBody(t, states, 32, 512)[:1], func(int) uint32 { return 2 + 20 + 100 + 2000 })
 }
+
+// TestMbarrierPhasesOfOthers: a thread's first wait at an mbarrier may be for a
+// late phase, when those before it were waited for by others that it has met
+// since. That is no wait for a phase long over.
+func TestMbarrierPhasesOfOthers(t *testing.T) {
+	r := newRig(t, `
+	mov.u32 %r1, smem;
+	setp.eq.u32 %p0, %t, 0;
+	@%p0 mbarrier.init.shared.b64 [%r1], 1;
+	bar.sync 0;
+	setp.ge.u32 %p1, %t, 32;
+	@%p1 bra $late;
+	@%p0 mbarrier.arrive.shared.b64 _, [%r1];
+$w0:
+	mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0;
+	@!%p2 bra $w0;
+	@%p0 mbarrier.arrive.shared.b64 _, [%r1];
+$w1:
+	mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 1;
+	@!%p2 bra $w1;
+	bar.sync 0;
+	bar.sync 1, 64;
+	@%p0 mbarrier.arrive.shared.b64 _, [%r1];
+	bra $end;
+$late:
+	bar.sync 0;
+	mbarrier.test_wait.parity.shared.b64 %p2, [%r1], 0;
+	bar.sync 1, 64;
+$w2:
+	mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0;
+	@!%p3 bra $w2;
+	selp.b32 %r2, 1, 0, %p2;
+	st.global.b32 [%mine], %r2;
+$end:`)
+	r.block, r.smem = Dim{64, 1, 1}, 64
+	for seed := range uint64(8) {
+		r.m.SetSeed(seed)
+		out, rep, err := r.launch(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rep.Hazards) > 0 || out[32] != 0 {
+			t.Errorf("seed %d: the phase had ended: %d; hazards %v", seed, out[32], rep.Hazards)
+		}
+	}
+}

@@ -229,7 +229,7 @@ func (h *hazards) stuck() {
 			if bar == nil || bar.seen == nil {
 				continue
 			}
-			if target := bar.target(w.own(i), s.wait.parity); int64(bar.phase)-1 > target {
+			if target := bar.target(bar.seen[w.own(i)], s.wait.parity); int64(bar.phase)-1 > target {
 				a := w.accessOf(&k.code[s.pc])
 				a.lane = i
 				h.found.note(k, Error, RuleMbarrierPhase, fmt.Sprintf("waits for ever: phase %d of the %s has ended, and another since", target, bar), a)

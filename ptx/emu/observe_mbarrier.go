@@ -125,10 +125,12 @@ func (h *hazards) waitPhase(w *warp, i int, bar *mbarrier, parity uint64, done b
 	if bar.seen == nil {
 		bar.seen = make([]int64, h.threads)
 		for k := range bar.seen {
-			bar.seen[k] = -2
+			bar.seen[k] = -1
 		}
 	}
-	target := bar.target(w.own(i), parity)
+	// Other threads may have waited for phases in between and told this one.
+	known := int64(at(w.shadow.snap[i].v, bar.comp)) - 1
+	target := bar.target(max(bar.seen[w.own(i)], known), parity)
 	if !done && int64(bar.phase)-1 > target {
 		// A thread that skips phases may mean a later one; a deadlock proves otherwise.
 		w.reportLane(i, Advice, RuleMbarrierPhase, fmt.Sprintf("waits for phase %d of the %s, which has ended %d phases since: the parity stands for a later one",
@@ -139,14 +141,10 @@ func (h *hazards) waitPhase(w *warp, i int, bar *mbarrier, parity uint64, done b
 	}
 }
 
-// target returns the phase that a thread, which has waited for its phases in
-// turn, means by a parity.
-func (b *mbarrier) target(thread int, parity uint64) int64 {
-	last := b.seen[thread]
-	switch {
-	case last == -2: // its first wait
-		return -int64(parity)
-	case uint64(last+1)&1 == parity:
+// target returns the phase that a thread means by a parity when last, or −1, is
+// the last phase that it knows to have ended: that one or the next.
+func (b *mbarrier) target(last int64, parity uint64) int64 {
+	if uint64(last+1)&1 == parity {
 		return last + 1
 	}
 	return last
