@@ -95,14 +95,6 @@ func (k *Kernel) InitBarriers() {
 	k.SyncCTA()
 }
 
-// place of barrier index (an int or a value), offset by a constant.
-func (b *Barrier) addr(index any, plus int) ptx.Addr { return b.at.At(index).addr(plus) }
-
-// Arrive counts one arrival on barrier index.
-func (b *Barrier) Arrive(index any) {
-	b.k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, b.addr(index, 0))
-}
-
 // expect counts one arrival and announces bytes on the barrier at a.
 func (k *Kernel) expect(a ptx.Addr, bytes int) {
 	k.emit("mbarrier.arrive.expect_tx.shared.b64", ptx.Sink{}, a, ptx.Imm(bytes))
@@ -116,6 +108,3 @@ func (k *Kernel) await(a ptx.Addr, parity Value) {
 	k.emit("mbarrier.try_wait.parity.shared.b64", done, a, parity.register())
 	k.emitIf(ptx.Guard{P: done, Negate: true}, "bra", head)
 }
-
-// Wait waits for the completion of the phase with the given parity.
-func (b *Barrier) Wait(index any, parity Value) { b.k.await(b.addr(index, 0), parity) }

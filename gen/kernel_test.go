@@ -50,7 +50,7 @@ func TestMistakes(t *testing.T) {
 		{"tile rows", "tile t: tile rows: was 12, must be a positive multiple of 8", func(k *gen.Kernel) {
 			k.SharedTile("t", gen.Tile{DType: gen.BF16, Rows: 12, Cols: 64, Swizzle: hopper.Swizzle128})
 		}},
-		{"columns", "columns 32…96 do not fall on blocks of 64", func(k *gen.Kernel) { k.SharedTile("t", tile).Columns(32, 64) }},
+		{"columns", "columns 32 to 96 do not fall on blocks of 64", func(k *gen.Kernel) { k.SharedTile("t", tile).Columns(32, 64) }},
 		{"reuse", "a tile of 32768 bytes does not fit into one of 16384", func(k *gen.Kernel) {
 			k.SharedTile("t", tile).Reuse(gen.Tile{DType: gen.BF16, Rows: 64, Cols: 256, Swizzle: hopper.Swizzle128})
 		}},
@@ -70,12 +70,45 @@ func TestMistakes(t *testing.T) {
 			s := k.SharedTile("t", tile)
 			k.MultiplyFragment(k.Accumulator(64), []gen.Value{k.Thread()}, s.KMajor())
 		}},
-		{"part twice", "pipeline kv: column block 0 of 2 is in no part's or in two parts' reach", func(k *gen.Kernel) {
+		{"part twice", "pipeline kv: column block 0 is in two parts or not among the tile's 2", func(k *gen.Kernel) {
 			k.Pipeline("kv", 2, tile, parts(gen.Part{First: 0, Count: 2, Arrivals: 1}, gen.Part{First: 0, Count: 1, Arrivals: 1})...)
 		}},
 		{"part missing", "pipeline kv: column block 1 of 2 is in no part", func(k *gen.Kernel) {
 			k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 1, Arrivals: 1})
 			k.InitBarriers()
+		}},
+		{"part beyond", "pipeline kv: column block 2 is in two parts or not among the tile's 2", func(k *gen.Kernel) {
+			k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 3, Arrivals: 1})
+			k.InitBarriers()
+		}},
+		{"part of nothing", "pipeline kv: a part has 0 column blocks", func(k *gen.Kernel) {
+			k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 2, Arrivals: 1}, gen.Part{First: 2, Arrivals: 1})
+			k.InitBarriers()
+		}},
+		{"no part", "pipeline kv: column block 0 of 2 is in no part", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 2, tile)
+			k.InitBarriers()
+			ring.Consumer().Next()
+		}},
+		{"ring smaller than a tile", "pipeline kv has 1 slots: want at least 2", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 1, tile, gen.Part{First: 0, Count: 1, Arrivals: 1}, gen.Part{First: 1, Count: 1, Arrivals: 1})
+			k.InitBarriers()
+			ring.Consumer().Next()
+		}},
+		{"unlike parts wrap", "pipeline kv has 3 slots: want at least 2, and whole tiles where parts differ in size", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 3, tile, gen.Part{First: 0, Count: 1, Arrivals: 4}, gen.Part{First: 1, Count: 1, Arrivals: 2})
+			k.InitBarriers()
+			ring.Consumer().Next()
+		}},
+		{"part to release", "part 2 of a tile of 2", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 1, Arrivals: 1}, gen.Part{First: 1, Count: 1, Arrivals: 1})
+			k.InitBarriers()
+			ring.Consumer().Next().Release(k.Lane().Eq(0), 1, 2)
+		}},
+		{"blocks apart", "the tile's blocks lie apart: take its Pieces", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 3, tile, gen.Part{First: 0, Count: 1, Arrivals: 1}, gen.Part{First: 1, Count: 1, Arrivals: 1})
+			k.InitBarriers()
+			ring.Consumer().Next().Chunk(k.Thread(), k.Int(0)).Load(0)
 		}},
 		{"box bytes", "a box of tensor t has 4096 bytes: want 8192, one column block of the tile", func(k *gen.Kernel) {
 			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 32}, hopper.Swizzle128, 128)

@@ -139,7 +139,6 @@ type Region struct {
 	k      *Kernel
 	elem   isa.Type
 	offset int
-	Count  int
 	index  Value // extra offset in bytes, when set
 	space  string
 }
@@ -153,7 +152,7 @@ func (k *Kernel) alloc(bytes, align int) int {
 
 // SharedArray reserves count elements of shared memory.
 func (k *Kernel) SharedArray(name string, elem isa.Type, count int) Region {
-	r := Region{k: k, elem: elem, offset: k.alloc(count*elem.Bytes(), 16), Count: count, space: "shared"}
+	r := Region{k: k, elem: elem, offset: k.alloc(count*elem.Bytes(), 16), space: "shared"}
 	k.Comment("shared: %s at %d, %d x %s", name, r.offset, count, elem)
 	return r
 }

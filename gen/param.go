@@ -95,6 +95,3 @@ func (t TensorMap) address() ptx.Operand {
 	a := t.k.apply(isa.U64, "mov.b64", ptx.Symbol(t.name))
 	return t.k.apply(isa.U64, "cvta.param.u64", a.op).op
 }
-
-// Prefetch brings the descriptor into the cache ahead of the first copy.
-func (t TensorMap) Prefetch() { t.k.emit("prefetch.tensormap", ptx.Addr{Base: t.address()}) }

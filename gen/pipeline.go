@@ -33,26 +33,15 @@ type Pipeline struct {
 // arrive in the given order. The parts cover every column block once.
 func (k *Kernel) Pipeline(name string, slots int, t Tile, parts ...Part) *Pipeline {
 	k.checkTile(name, t)
+	if !k.checkParts(name, t, parts) {
+		parts = []Part{{Count: t.Blocks(), Arrivals: 1}} // go on, to find further mistakes
+	}
 	p := &Pipeline{k: k, slots: slots, parts: parts}
 	p.tile = SharedTile{Tile: t, k: k}
-	covered := make([]bool, t.Blocks())
-	for _, part := range parts {
-		for b := part.First; b < part.First+part.Count; b++ {
-			if b < 0 || b >= len(covered) || covered[b] {
-				k.errorf("pipeline %s: column block %d of %d is in no part's or in two parts' reach", name, b, len(covered))
-				return p
-			}
-			covered[b] = true
-		}
-	}
-	for b, c := range covered {
-		if !c {
-			k.errorf("pipeline %s: column block %d of %d is in no part", name, b, len(covered))
-		}
-	}
 	if slots < len(parts) || !p.uniform() && slots%len(parts) != 0 {
 		k.errorf("pipeline %s has %d slots: want at least %d, and whole tiles where parts differ in size", name, slots, len(parts))
-		return p
+		slots = len(parts)
+		p.slots = slots
 	}
 	bytes := slots / len(parts) * t.Bytes()
 	if p.uniform() {
@@ -68,6 +57,29 @@ func (k *Kernel) Pipeline(name string, slots int, t Tile, parts ...Part) *Pipeli
 		p.empty.counts[i] = parts[i%len(parts)].Arrivals
 	}
 	return p
+}
+
+// checkParts reports whether the parts cover each of the tile's blocks once.
+func (k *Kernel) checkParts(name string, t Tile, parts []Part) bool {
+	covered := make([]bool, t.Blocks())
+	for _, part := range parts {
+		if part.Count < 1 {
+			k.errorf("pipeline %s: a part has %d column blocks", name, part.Count)
+			return false
+		}
+		for b := part.First; b < part.First+part.Count; b++ {
+			if b < 0 || b >= len(covered) || covered[b] {
+				k.errorf("pipeline %s: column block %d is in two parts or not among the tile's %d", name, b, len(covered))
+				return false
+			}
+			covered[b] = true
+		}
+	}
+	if b := slices.Index(covered, false); b >= 0 {
+		k.errorf("pipeline %s: column block %d of %d is in no part", name, b, len(covered))
+		return false
+	}
+	return true
 }
 
 // uniform reports whether all parts are alike.
@@ -238,6 +250,12 @@ func (s Slot) await(part int) {
 // has finished.
 func (s Slot) Release(speaker Value, parts ...int) {
 	k := s.p.k
+	for _, i := range parts {
+		if i < 0 || i >= len(s.parts) {
+			k.errorf("part %d of a tile of %d", i, len(s.parts))
+			return
+		}
+	}
 	k.If(speaker, func() {
 		for _, i := range parts {
 			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.parts[i].empty.addr(0))

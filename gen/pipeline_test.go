@@ -23,16 +23,19 @@ import (
 //	O += Kᵀ·S         width × rows
 //
 // with small whole numbers, so that results are exact.
-const (
-	width = 128
-	rows  = 16
-)
+const rows = 16
 
-// attend builds the kernel on r; the second result is what O must be,
-// [width][rows].
-func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) (*gen.Output, []uint32) {
+// attend builds the kernel on r, with a ring of so many slots; the second
+// result is what O must be, [width][rows]. A part is released when the columns
+// in it have been multiplied, by one thread of each warp where it wants 4
+// arrivals and by all where it wants 128.
+func attend(r *rig, seed uint64, slots int, pages []uint32, parts ...gen.Part) (*gen.Output, []uint32) {
 	r.t.Helper()
 	k := r.k
+	width := 0
+	for _, p := range parts {
+		width += 64 * p.Count
+	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	const pool = 5 // pages
 	cache, queries := make([]float32, pool*64*width), make([]float32, rows*width)
@@ -50,22 +53,19 @@ func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) 
 	q := r.array("q", isa.B32, packed(queries)...)
 	list := r.array("pages", isa.S32, pages...)
 	floats := k.Pointer("floats", isa.F32)
-	ring := k.Pipeline("kv", stages, gen.Tile{DType: gen.BF16, Rows: 64, Cols: width, Swizzle: hopper.Swizzle128}, parts...)
+	ring := k.Pipeline("kv", slots, gen.Tile{DType: gen.BF16, Rows: 64, Cols: width, Swizzle: hopper.Swizzle128}, parts...)
 	qTile := k.SharedTile("q", gen.Tile{DType: gen.BF16, Rows: rows, Cols: width, Swizzle: hopper.Swizzle128})
 	sTile := k.SharedTile("s", gen.Tile{DType: gen.BF16, Rows: rows, Cols: 64, Swizzle: hopper.Swizzle128})
 	k.AlignmentCheck()
 	k.InitBarriers()
-	all := make([]int, len(parts))
-	for i := range all {
-		all[i] = i
-	}
 	k.Roles(
 		gen.Role{Name: "attend", Warps: gen.Warpgroups(1), Body: func() {
 			team := k.NamedBarrier(128)
 			scores := k.Accumulator(rows)
-			out := []gen.Accumulator{k.Accumulator(rows), k.Accumulator(rows)}
-			for _, o := range out {
-				o.Zero()
+			out := make([]gen.Accumulator, width/64)
+			for i := range out {
+				out[i] = k.Accumulator(rows)
+				out[i].Zero()
 			}
 			k.For("chunk", k.Thread(), rows*width/8, 128, func(i gen.Value) {
 				qTile.Chunk(i.Div(width/8), i.Rem(width/8)).StoreVector(0, q.At(i.Mul(4)).LoadVector(0, 4)...)
@@ -85,10 +85,18 @@ func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) 
 				sTile.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
-				k.MultiplyRows(out, slot.Transposed(), sTile.KMajor())
-				k.CommitMultiply()
-				k.WaitMultiply(0)
-				slot.Release(k.Lane().Eq(0), all...)
+				for _, p := range parts {
+					k.MultiplyRows(out[p.First:p.First+p.Count], slot.Columns(64*p.First, 64*p.Count).Transposed(), sTile.KMajor())
+					k.CommitMultiply()
+				}
+				for i, p := range parts {
+					k.WaitMultiply(len(parts) - 1 - i)
+					speaker := k.Lane().Eq(0)
+					if p.Arrivals == 128 {
+						speaker = k.Lane().Ge(0)
+					}
+					slot.Release(speaker, i)
+				}
 				team.Sync() // the scores have been read
 			})
 			for m, o := range out {
@@ -109,7 +117,7 @@ func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) 
 		}},
 	)
 	out := r.build()
-	r.bind(out.Manifest.TensorMaps[0], packed(cache), []uint64{width, 64, pool}, []uint64{2 * width, 2 * width * 64})
+	r.bind(out.Manifest.TensorMaps[0], packed(cache), []uint64{uint64(width), 64, pool}, []uint64{uint64(2 * width), uint64(2 * width * 64)})
 
 	sum := make([]float64, width*rows)
 	for _, page := range pages {
@@ -130,22 +138,33 @@ func attend(r *rig, seed uint64, stages int, pages []uint32, parts ...gen.Part) 
 	return out, each(width*rows, func(i int) uint32 { return math.Float32bits(float32(sum[i])) })
 }
 
-// TestPipeline: rings of one to three stages, whose tiles arrive in one part
-// or several, in either order, hand on every tile once, and in order, for
-// several rounds; whichever copy or warp is late.
+// rings are the parts of tiles, and the slots of the rings that they are run
+// through: less than a whole number of tiles too, where tiles wrap within.
+var rings = map[string]struct {
+	slots []int
+	parts []gen.Part
+}{
+	"one part":          {[]int{1, 2, 3}, []gen.Part{{First: 0, Count: 2, Arrivals: 4}}},
+	"two":               {[]int{2, 3, 4, 5}, []gen.Part{{First: 0, Count: 1, Arrivals: 4}, {First: 1, Count: 1, Arrivals: 4}}},
+	"two backwards":     {[]int{2, 3, 4, 5}, []gen.Part{{First: 1, Count: 1, Arrivals: 4}, {First: 0, Count: 1, Arrivals: 4}}},
+	"three":             {[]int{3, 4, 5, 7, 8}, []gen.Part{{First: 0, Count: 1, Arrivals: 4}, {First: 1, Count: 1, Arrivals: 4}, {First: 2, Count: 1, Arrivals: 4}}},
+	"three in disorder": {[]int{3, 4, 8}, []gen.Part{{First: 2, Count: 1, Arrivals: 128}, {First: 0, Count: 1, Arrivals: 128}, {First: 1, Count: 1, Arrivals: 128}}},
+	"three of two":      {[]int{4, 5}, []gen.Part{{First: 0, Count: 2, Arrivals: 4}, {First: 2, Count: 2, Arrivals: 4}, {First: 4, Count: 2, Arrivals: 4}}},
+	"unlike in size":    {[]int{2, 4, 6}, []gen.Part{{First: 2, Count: 1, Arrivals: 4}, {First: 0, Count: 2, Arrivals: 4}}},
+	"unlike in readers": {[]int{2, 4}, []gen.Part{{First: 0, Count: 1, Arrivals: 128}, {First: 1, Count: 1, Arrivals: 4}}},
+}
+
+// TestPipeline: rings hand on every tile once, and in order, for several
+// rounds; whichever copy or warp is late.
 func TestPipeline(t *testing.T) {
 	pages := []uint32{3, 0, 4, 1, 1, 2, 0}
-	for name, parts := range map[string][]gen.Part{
-		"one part":  {{First: 0, Count: 2, Arrivals: 4}},
-		"two parts": {{First: 0, Count: 1, Arrivals: 4}, {First: 1, Count: 1, Arrivals: 4}},
-		"backwards": {{First: 1, Count: 1, Arrivals: 4}, {First: 0, Count: 1, Arrivals: 4}},
-	} {
-		for stages := 1; stages <= 3; stages++ {
+	for name, ring := range rings {
+		for _, slots := range ring.slots {
 			for seed := range uint64(4) {
-				t.Run(fmt.Sprintf("%s, %d stages, seed %d", name, stages, seed), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %d slots, seed %d", name, slots, seed), func(t *testing.T) {
 					r := newRig(t, 0)
 					r.machine.SetSeed(seed)
-					out, want := attend(r, seed, stages, pages, parts...)
+					out, want := attend(r, seed, slots, pages, ring.parts...)
 					if diff := cmp.Diff(want, r.execute(out, len(want))); diff != "" {
 						t.Errorf("(-want +got):\n%.2000s", diff)
 					}
@@ -159,7 +178,7 @@ func TestPipeline(t *testing.T) {
 // has its barriers.
 func TestPipelineText(t *testing.T) {
 	r := newRig(t, 0)
-	out, _ := attend(r, 1, 2, []uint32{0}, gen.Part{First: 0, Count: 1, Arrivals: 4}, gen.Part{First: 1, Count: 1, Arrivals: 4})
+	out, _ := attend(r, 1, 4, []uint32{0}, gen.Part{First: 0, Count: 1, Arrivals: 4}, gen.Part{First: 1, Count: 1, Arrivals: 4})
 	var announced, counts []int
 	for _, s := range out.Module.Kernels[0].Body {
 		i, ok := s.(*ptx.Instr)
@@ -180,8 +199,8 @@ func TestPipelineText(t *testing.T) {
 		t.Errorf("arrivals per barrier:\n%s", diff)
 	}
 	for op, want := range map[string]int{
-		"cp.async.bulk.tensor.3d": 2, "wgmma.mma_async.sync.aligned.m64n16k16": width/16 + 64/16*2, "stmatrix": 1,
-		"fence.mbarrier_init": 1, "wgmma.commit_group": 2, "wgmma.wait_group": 2,
+		"cp.async.bulk.tensor.3d": 2, "wgmma.mma_async.sync.aligned.m64n16k16": 128/16 + 64/16*2, "stmatrix": 1,
+		"fence.mbarrier_init": 1, "wgmma.commit_group": 3, "wgmma.wait_group": 3,
 	} {
 		if got := count(out, op); got != want {
 			t.Errorf("%d × %s, want %d", got, op, want)

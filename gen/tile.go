@@ -121,7 +121,7 @@ func (s SharedTile) Pieces() []SharedTile {
 // address returns the tile's byte address in the shared window.
 func (s SharedTile) address() Value {
 	if s.segments != nil {
-		s.k.errorf("the tile's blocks lie apart and have no one address")
+		s.k.errorf("the tile's blocks lie apart: take its Pieces")
 	}
 	a := s.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(s.offset)
 	if s.base.op != nil {
@@ -133,6 +133,9 @@ func (s SharedTile) address() Value {
 // Chunk returns the 16-byte chunk that holds the elements (row, 8·chunk … 8·chunk+7)
 // as a region of four b32 words. Both indices are values.
 func (s SharedTile) Chunk(row, chunk Value) Region {
+	if s.segments != nil {
+		s.k.errorf("the tile's blocks lie apart: take its Pieces")
+	}
 	perRow := s.Swizzle.Bytes() / 16
 	blk, in := chunk.Div(perRow), chunk.Rem(perRow)
 	if perRow == 8 {

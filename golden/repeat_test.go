@@ -60,10 +60,12 @@ func scheduleCount() int {
 // whichever CTA goes first, decode is right, gives the same bits, and no
 // observer finds or doubts anything. The lengths make requests that are whole,
 // cut in two (merged by the later piece), and cut in more (merged by the
-// combine kernel); one seed in two starts CTAs out of order.
+// combine kernel); one seed in two starts CTAs out of order. Where splits are
+// forced, each request has the same bits alone as among the others.
 func TestDecodeUnderManySchedules(t *testing.T) {
 	for _, c := range []struct {
 		heads, sq, blockH, sms, splits int
+		latent, rope, stages           int
 		dtype, kvLen                   string
 	}{
 		{heads: 16, sms: 8, kvLen: "[900, 40, 0, 700]"},
@@ -84,15 +86,34 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		{heads: 128, sms: 10, kvLen: "[500, 500, 100]"},
 		{heads: 128, sms: 26, kvLen: "[1200]", dtype: "fp16"},
 		{heads: 16, sq: 5, sms: 6, kvLen: "[500, 300]"},
+		{heads: 16, latent: 256, rope: 64, stages: 4, sms: 3, kvLen: "[900, 40]"},
+		{heads: 40, sms: 6, kvLen: "[500, 300]"},
+		// A request of few pieces beside one of so many that combine would merge
+		// a CTA at a time.
+		{heads: 16, sms: 4, kvLen: "[190, 800, 64, 0]", splits: 1},
+		{heads: 16, sms: 4, kvLen: "[190, 800, 64, 0]", splits: 3},
+		{heads: 16, sms: 4, kvLen: "[190, 800, 64, 0]", splits: 11},
+		{heads: 64, sms: 4, kvLen: "[190, 700]", splits: 11},
+		// Other widths: tiles in one part, in two, and in three of which the last is
+		// the rope key alone.
+		{heads: 16, latent: 128, rope: 64, sms: 5, kvLen: "[500, 300]"},
+		{heads: 16, latent: 256, rope: 64, sms: 5, kvLen: "[500, 300]"},
+		{heads: 16, latent: 128, rope: 128, sms: 5, kvLen: "[500, 300]"},
+		{heads: 16, latent: 512, rope: 128, sms: 5, kvLen: "[500, 300]"},
+		{heads: 64, latent: 128, rope: 64, sms: 5, kvLen: "[500, 300]"},
+		{heads: 64, latent: 256, rope: 128, sms: 5, kvLen: "[500, 300]"},
 	} {
 		c.sq = max(c.sq, 1)
+		if c.latent == 0 {
+			c.latent, c.rope = 512, 64
+		}
 		if c.dtype == "" {
 			c.dtype = "bf16"
 		}
-		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
+		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.latent, c.rope, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
 			spec, err := cases.Parse([]byte(fmt.Sprintf(
-				`{"name": "schedules", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128},
-				"dtype": %q, "q_len": %d, "splits": %d, "kv_len": %s}`, c.heads, c.dtype, c.sq, c.splits, c.kvLen)))
+				`{"name": "schedules", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": %d, "nope": 128, "value": 128},
+				"dtype": %q, "q_len": %d, "splits": %d, "batch_invariant": %v, "kv_len": %s}`, c.heads, c.latent, c.rope, c.dtype, c.sq, c.splits, c.splits > 0, c.kvLen)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +122,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := check.New(check.Options{
-				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH}}, Hazards: true, Seeds: scheduleCount(),
+				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH, Stages: c.stages}}, Hazards: true, Seeds: scheduleCount(),
 				Inspect: func(uint64) error { return findings(driver) },
 			})
 			if outcome := r.Case(spec); outcome.Status != check.OK {

@@ -7,8 +7,8 @@ import (
 
 const (
 	// mergeWords is the size of an entry of the merge list: request, first
-	// slot, number of slots, unused. Entry 0 holds the number of entries and the
-	// largest number of slots among them.
+	// slot, number of slots, unused. Entry 0 holds the number of entries and a
+	// number of slots that none of them exceeds.
 	mergeWords = 4
 
 	combineWarps  = 8

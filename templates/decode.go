@@ -43,8 +43,8 @@ func (s Spec) kvSlots() int {
 // latentRun is the part of a KV part that is latent, in blocks of 64 columns.
 type latentRun struct{ first, end int }
 
-// latentRuns returns one run per part; the last may be shorter, for the rope
-// key is no value.
+// latentRuns returns one run per part; the last may be shorter or empty, for the
+// rope key is no value.
 func (s Spec) latentRuns() []latentRun {
 	var runs []latentRun
 	for _, p := range s.kvParts() {
@@ -121,7 +121,9 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				k.FenceAsync()
 				team.Sync()
 				for _, run := range s.latentRuns() {
-					k.MultiplyRows(out[run.first:run.end], tile.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
+					if run.first < run.end {
+						k.MultiplyRows(out[run.first:run.end], tile.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
+					}
 					k.CommitMultiply()
 				}
 				for i := range s.kvParts() {

@@ -45,7 +45,7 @@ func emissions() []emission {
 			}
 			continue
 		}
-		for _, heads := range []int{1, 6, 16, 20, 64, 128, 130} {
+		for _, heads := range []int{1, 6, 16, 20, 40, 64, 128, 130} {
 			for _, sq := range []int{1, 2, 5} {
 				list = append(list, emission{kernel.Name, Spec{Heads: heads, SQ: sq, DType: "bf16"}})
 			}

@@ -14,9 +14,10 @@ import (
 )
 
 // scheduled is a schedule as the decode and combine kernels read it: each
-// part's items in order, the requests that combine merges with the most pieces
-// among them, and the arrival counts of pairs.
+// part's items in order, the requests that combine merges with the pieces that
+// it is to expect, and the arrival counts of pairs.
 type scheduled struct {
+	spec     Spec
 	parts    [][]piece
 	merges   []merge
 	longest  int
@@ -42,9 +43,9 @@ func capacities(batch, parts, splits int) (items, slots, merges int) {
 
 // launcher runs the schedule kernel on the emulator.
 type launcher struct {
-	program   *emu.Program
-	man       *manifest.Manifest
-	rowBlocks int
+	program *emu.Program
+	man     *manifest.Manifest
+	spec    Spec
 }
 
 func newLauncher(t *testing.T, spec Spec) launcher {
@@ -57,7 +58,7 @@ func newLauncher(t *testing.T, spec Spec) launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launcher{p, out.Manifest, spec.WithDefaults().RowBlocks()}
+	return launcher{p, out.Manifest, spec.WithDefaults()}
 }
 
 // schedule runs the kernel with buffers of exactly the capacities, so that the
@@ -75,7 +76,7 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 	}
 	values := map[string]uint64{
 		"kv_len": alloc("kv_len", len(kvLen)), "part_first": alloc("part_first", parts+1),
-		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges), "arrivals": alloc("arrivals", slots*l.rowBlocks),
+		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges), "arrivals": alloc("arrivals", slots*l.spec.RowBlocks()),
 		"batch": uint64(len(kvLen)), "parts": uint64(parts), "splits": uint64(splits),
 	}
 	if err != nil {
@@ -88,7 +89,7 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 	if err := m.Write(values["kv_len"], lengths); err != nil {
 		return scheduled{}, err
 	}
-	if err := m.Fill(values["arrivals"], 0xaa, uint64(4*slots*l.rowBlocks)); err != nil {
+	if err := m.Fill(values["arrivals"], 0xaa, uint64(4*slots*l.spec.RowBlocks())); err != nil {
 		return scheduled{}, err
 	}
 	last := l.man.Params[len(l.man.Params)-1]
@@ -127,7 +128,7 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 	if err != nil {
 		return scheduled{}, err
 	}
-	s := scheduled{longest: merged[1], arrivals: read("arrivals", slots*l.rowBlocks)}
+	s := scheduled{spec: l.spec, longest: merged[1], arrivals: read("arrivals", slots*l.spec.RowBlocks())}
 	item := func(i int) (piece, error) {
 		if i < 0 || i >= items {
 			return piece{}, fmt.Errorf("item %d of %d", i, items)
@@ -170,10 +171,8 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 // check says what is wrong with a schedule.
 func (s scheduled) check(kvLen []int, parts, splits int) error {
 	tiles := make([]int, len(kvLen))
-	total := 0
 	for r, n := range kvLen {
 		tiles[r] = (max(n, 0) + 63) / 64
-		total += tiles[r]
 	}
 	pieces := make([][]piece, len(kvLen))
 	for p, list := range s.parts {
@@ -229,11 +228,16 @@ func (s scheduled) check(kvLen []int, parts, splits int) error {
 			}
 		case len(list) > 2:
 			merges = append(merges, merge{r, list[0].Slot, len(list)})
+		}
+		if len(list) > 1 {
 			longest = max(longest, len(list))
 		}
 	}
-	if s.longest != longest {
-		return fmt.Errorf("the longest merge is said to have %d pieces: it has %d", s.longest, longest)
+	if splits > 0 {
+		longest = splits // that there may be: how combine merges a request depends on no other
+	}
+	if s.longest != longest && (s.longest != 1 || !s.wholeRequests(pieces)) {
+		return fmt.Errorf("merges are said to have up to %d pieces: want %d", s.longest, longest)
 	}
 	got := slices.Clone(s.merges)
 	slices.SortFunc(got, func(a, b merge) int { return a.Request - b.Request })
@@ -243,7 +247,12 @@ func (s scheduled) check(kvLen []int, parts, splits int) error {
 	if splits > 0 {
 		return s.checkForced(tiles, pieces, splits)
 	}
-	return s.checkBalance(total, len(kvLen), parts)
+	return s.checkBalance(tiles, parts)
+}
+
+// wholeRequests reports whether every request is one piece.
+func (s scheduled) wholeRequests(pieces [][]piece) bool {
+	return !slices.ContainsFunc(pieces, func(list []piece) bool { return len(list) > 1 })
 }
 
 // checkForced: every request has the pieces asked for, as even as they can be,
@@ -272,8 +281,14 @@ func (s scheduled) checkForced(tiles []int, pieces [][]piece, splits int) error 
 // checkBalance: no part costs much more than its share. The slack is what the
 // aligned schedule may cost more, a piece's cost for going on with a request
 // that another part began, and cuts moved by a shortest piece at both ends.
-func (s scheduled) checkBalance(tiles, batch, parts int) error {
-	share := (tiles + batch*pieceCost + parts - 1) / parts
+// Whole requests are dealt out only where that keeps within two pieces' cost.
+func (s scheduled) checkBalance(tiles []int, parts int) error {
+	batch, pieceCost := len(tiles), s.spec.pieceCost()
+	sum := 0
+	for _, n := range tiles {
+		sum += n
+	}
+	share := (sum + batch*pieceCost + parts - 1) / parts
 	limit := share + share/16 + 1 + pieceCost + 2*minPiece
 	for p, list := range s.parts {
 		cost := 0
@@ -359,11 +374,47 @@ func TestScheduleOfNothing(t *testing.T) {
 	}
 }
 
+// TestScheduleWholeRequests: where there are more requests than parts and no
+// cut would shorten the longest part, none is cut, and where one would, some are.
+func TestScheduleWholeRequests(t *testing.T) {
+	equal := func(n, tokens int) []int { return slices.Repeat([]int{tokens}, n) }
+	for name, c := range map[string]struct {
+		kvLen []int
+		parts int
+		whole bool
+	}{
+		"two each":        {equal(20, 4096), 10, true},
+		"almost equal":    {append(equal(19, 4096), 4096-192), 10, true},
+		"two, some three": {equal(21, 4096), 10, false},
+		"a long one":      {append(equal(19, 640), 64*500), 10, false},
+		"one each":        {equal(10, 4096), 10, true}, // aligned
+		"half the parts":  {equal(5, 4096), 10, false},
+		"only short ones": {equal(39, 64), 10, true},
+	} {
+		for _, spec := range []Spec{{}, {Heads: 128}} {
+			l := newLauncher(t, spec)
+			s, err := l.schedule(c.kvLen, c.parts, 0, true)
+			if err == nil {
+				err = s.check(c.kvLen, c.parts, 0)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			cut := slices.ContainsFunc(slices.Concat(s.parts...), func(it piece) bool { return it.Slot != whole })
+			if cut == c.whole {
+				t.Errorf("%s, %d rows: requests are cut: %v, want %v: %v", name, l.spec.Rows(), cut, !c.whole, s.parts)
+			}
+		}
+	}
+}
+
 // TestScheduleFaults: check finds each way in which a schedule can be wrong.
 func TestScheduleFaults(t *testing.T) {
 	kvLen := []int{64 * 50, 64 * 2, 0, 64 * 20}
 	good := func() scheduled {
 		return scheduled{
+			spec: Spec{}.WithDefaults(),
 			parts: [][]piece{
 				{{0, 0, 17, 0, false, false}}, {{0, 17, 34, 1, false, false}}, {{0, 34, 50, 2, false, false}},
 				{{1, 0, 2, whole, false, false}, {2, 0, 0, whole, false, false}, {3, 0, 10, 4, true, false}},

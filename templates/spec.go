@@ -16,10 +16,10 @@ import (
 type Spec struct {
 	Heads   int    `json:"heads"`   // query heads per token
 	SQ      int    `json:"s_q"`     // query tokens per request
-	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24, 32 or 64
+	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
 	BlockN  int    `json:"block_n"` // KV tokens per tile: 64
-	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 512
-	Rope    int    `json:"rope"`    // width of the rope key: 64
+	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 128, 256 or 512
+	Rope    int    `json:"rope"`    // width of the rope key: 64 or 128
 	Page    int    `json:"page"`    // tokens per page of the cache: 64
 	Stages  int    `json:"stages"`  // KV tiles in flight: 2 or more, as shared memory allows
 	Cluster int    `json:"cluster"` // CTAs per cluster: 1
@@ -67,7 +67,7 @@ func (s Spec) options() gen.Option { return gen.LineInfo(s.LineInfo) }
 
 // WithDefaults fills the zero fields: DeepSeek's 512 + 64 split, 16 heads, one
 // query token, pages and tiles of 64 tokens, bf16, the smallest row block that
-// holds all rows (at most 32), and two stages.
+// holds all rows where one of up to 40 does and 64 beyond, and two stages.
 func (s Spec) WithDefaults() Spec {
 	set := func(p *int, v int) {
 		if *p == 0 {
@@ -91,8 +91,8 @@ func (s Spec) WithDefaults() Spec {
 	return s
 }
 
-// The row blocks: swap-AB puts up to 32 rows on wgmma's N, where 512 × 32 f32
-// outputs are 128 registers of each of a warpgroup's threads; seesaw puts 64 on
+// The row blocks: swap-AB puts up to 40 rows on wgmma's N, where 512 × 40 f32
+// outputs are 160 registers of each of a warpgroup's threads; seesaw puts 64 on
 // its M.
 const (
 	swapBlockH   = 40
@@ -146,8 +146,8 @@ func (s Spec) Validate() error {
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")
 	}
-	if most := s.maxStages(); s.Stages < 1 || s.Stages > most {
-		return refuse("stages", s.Stages, nearest(s.Stages, 1, 2, most), "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
+	if most := s.maxStages(); s.Stages > most {
+		return refuse("stages", s.Stages, most, "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
 			hopper.SharedLimit, most, s.kvTile().Bytes())
 	}
 	return nil
