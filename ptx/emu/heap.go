@@ -75,6 +75,7 @@ func (h *heap) free(addr uint64) error {
 		return fmt.Errorf("emu: %q freed twice", a.name)
 	}
 	a.freed, a.pages = true, nil
+	a.grids = gridLog{}
 	const keep = 4096 // freed allocations remembered to name a use after free
 	if dead := slices.IndexFunc(h.allocs, func(a *allocation) bool { return a.freed }); dead >= 0 && len(h.allocs) > keep {
 		h.allocs = slices.Delete(h.allocs, dead, dead+1)

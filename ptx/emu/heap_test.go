@@ -132,3 +132,23 @@ func TestBankConflicts(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeReleases: of a freed allocation only the name is kept.
+func TestFreeReleases(t *testing.T) {
+	r := newRig(t, "\tst.global.b32 [%mine], %t;")
+	var err error
+	if r.out, err = r.m.Alloc("out", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	r.ok(32)
+	a := r.m.heap.find(r.out)
+	if a.pages == nil || a.grids.pages == nil {
+		t.Fatal("nothing was kept of the launch's writes")
+	}
+	if err := r.m.Free(r.out); err != nil {
+		t.Fatal(err)
+	}
+	if a.pages != nil || a.grids.pages != nil || r.m.Resident() != 0 {
+		t.Errorf("pages %v, grids %v, %d bytes resident", a.pages != nil, a.grids.pages != nil, r.m.Resident())
+	}
+}
