@@ -263,7 +263,7 @@ func TestHazards(t *testing.T) {
 }
 
 // TestGridDependency launches a kernel that writes, one between, and one that
-// reads what the first wrote.
+// reads what the first wrote. Without them it reads what the host wrote.
 func TestGridDependency(t *testing.T) {
 	write := compile(t, kernelText("\tst.global.b32 [%mine], %t;"))
 	letting := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tst.global.b32 [%mine], %t;"))
@@ -282,13 +282,19 @@ func TestGridDependency(t *testing.T) {
 		"waits":                           {letting, nil, patient, true, false},
 		"not programmatic":                {letting, nil, read, false, false},
 		"behind one that waits":           {letting, idle, read, true, false},
+		"first of all":                    {nil, nil, read, true, false},
 		"behind one that starts it early": {letting, hasty, read, true, true},
 	} {
 		m := New(Config{})
 		out, _ := m.Alloc("out", 4096)
-		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, out)}
-		if _, err := m.Launch(c.first, "k", cfg); err != nil {
+		if err := m.Fill(out, 1, 4096); err != nil {
 			t.Fatal(err)
+		}
+		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, out)}
+		if c.first != nil {
+			if _, err := m.Launch(c.first, "k", cfg); err != nil {
+				t.Fatal(err)
+			}
 		}
 		cfg.Programmatic = true
 		if c.between != nil {
