@@ -184,6 +184,13 @@ static CUresult shim_locate(CUcontext ctx, unsigned long long ptr, unsigned int 
 	*whole = legacy != 0;
 	return r;
 }
+
+// shim_pci writes the PCI address of the ordinal-th GPU.
+static CUresult shim_pci(int ordinal, char *address, int size) {
+	CUdevice device;
+	CUresult r = cuDeviceGet(&device, ordinal);
+	return r != CUDA_SUCCESS ? r : cuDeviceGetPCIBusId(address, size, device);
+}
 */
 import "C"
 
@@ -381,4 +388,11 @@ func shimLocate(ctx cu.CUContext, p runtime.Ptr) (l runtime.Location, device int
 	code := C.shim_locate(cContext(ctx), C.ulonglong(p), &kind, &ordinal, &start, &bytes, &whole)
 	l = runtime.Location{Base: runtime.Ptr(start), Size: int64(bytes), Open: whole == 0}
 	return l, int(ordinal), kind == C.CU_MEMORYTYPE_DEVICE, driverError("cuPointerGetAttributes", code)
+}
+
+// shimPCI returns a GPU's PCI address, such as 0000:1b:00.0.
+func shimPCI(ordinal int) (string, error) {
+	var address [32]C.char
+	err := driverError("cuDeviceGetPCIBusId", C.shim_pci(C.int(ordinal), &address[0], C.int(len(address))))
+	return C.GoString(&address[0]), err
 }
