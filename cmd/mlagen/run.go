@@ -51,7 +51,7 @@ func (a *app) run() *ffcli.Command {
 	spec := specFlags(fs)
 	fs.StringVar(&f.device, "device", devices[0].name, "`device` that runs the kernels: emu or cuda")
 	fs.IntVar(&f.batch, "batch", 0, "`requests` (0: one for each length)")
-	fs.Var(&f.kv, "kv", "cache `tokens` of the requests, a list; of a shorter list, in turn")
+	fs.Var(&f.kv, "kv", "cache `tokens` of each request, a list that repeats up to -batch")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the schedule decides)")
 	fs.BoolVar(&f.json, "json", false, "print JSON for programs")
 	seeds, seed := seedFlags(fs)

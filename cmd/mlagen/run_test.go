@@ -185,6 +185,35 @@ func TestRunFindsWrongResults(t *testing.T) {
 	}
 }
 
+// hardware is a device that cannot tell what its kernels did.
+type hardware struct{ runtime.Driver }
+
+func (hardware) Name() string { return "hardware" }
+
+func TestRunOnADeviceThatTellsNothing(t *testing.T) {
+	s := templates.Spec{}.WithDefaults()
+	f := runFlags{kv: lengths{70}, seeds: 1}
+	c, err := f.problem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels, err := source{tune: s}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := device{name: "hardware", open: func(keepGoing bool) (runtime.Driver, error) {
+		drv, err := openEmulator(keepGoing)
+		return hardware{drv}, err
+	}}
+	var out bytes.Buffer
+	if err := (&app{stdout: &out}).runKernels(&f, d, s, c, kernels); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "device: hardware, 8 SMs; inputs from seed 1\nout is off by") || !strings.HasSuffix(text, "\nok\n") {
+		t.Error(text)
+	}
+}
+
 func TestNumbersForPeople(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1 000", 123456: "123 456", -1234567: "-1 234 567", -123: "-123"} {
 		if got := grouped(n); got != want {
