@@ -2,8 +2,6 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
-	"github.com/mlagen/mlagen/ptx/hopper"
-	"github.com/mlagen/mlagen/ptx/isa"
 )
 
 // absorbDecode picks the family by the row block.
@@ -69,24 +67,12 @@ func (s Spec) latentRuns() []latentRun {
 // and cache are not.
 func swapDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
-	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
-	q := queryReader(k, s)
-	table := k.Pointer("block_table", isa.S32)
-	tableStride := k.Scalar("block_table_stride", isa.S64)
-	kvLen := k.Pointer("kv_len", isa.S32)
-	todo := workReader(k)
-	result := resultWriter(k, s).pairs()
+	c := newDecodeCTA(k, s)
 
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
 	queries := k.SharedTile("q", s.queryTile())
 	weights := k.SharedTile("p", s.weightTile())
-	k.AlignmentCheck()
-	k.InitBarriers()
-	k.AllowNextGrid()
-
-	part := k.Block().Div(s.RowBlocks())
-	rowBlock := k.Block().Rem(s.RowBlocks())
-	firstRow := rowBlock.Mul(s.BlockH)
+	c.begin()
 
 	attend := func() {
 		team := k.NamedBarrier(128)
@@ -98,14 +84,14 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		}
 		softmax := newColumnSoftmax(k, s, team)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
-		todo.each(part, func(it item) {
-			length := kvLen.At(it.request).Load(0)
+		c.todo.each(c.part, func(it item) {
+			length := c.kvLen.At(it.request).Load(0)
 			softmax.reset()
 			for _, o := range out {
 				o.Zero()
 			}
 			k.WaitForPreviousGrid()
-			q.load(it.request, firstRow, queries, 128)
+			c.queries.load(it.request, c.firstRow, queries, 128)
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
@@ -113,7 +99,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				k.Multiply(scores, tile.KMajor(), queries.KMajor(), 0, false)
 				k.CommitMultiply()
 				k.WaitMultiply(0)
-				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
+				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: c.firstRow}
 				mask.hide(k, scores)
 				p := softmax.update(scores, out)
 				mask.clearUnused(k, tile.Columns(0, s.Latent))
@@ -135,7 +121,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			tile := queries.Reuse(s.outputTile())
 			perBlock := len(out[0].R) / 4 // quads of 64 latent columns
 			batch := perBlock * max(1, quadsInFlight/perBlock)
-			result.write(it, rowBlock, firstRow, out, state, mergeTeam{team, 128, k.Thread()}, columnLayout(k), tile, batch,
+			c.result.write(it, c.rowBlock, c.firstRow, out, state, mergeTeam{team, 128, k.Thread()}, columnLayout(k), tile, batch,
 				func(packed []gen.Value, quad int) {
 					for i := 0; i < len(packed); i += 2 * perBlock {
 						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*64)
@@ -145,15 +131,9 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		})
 	}
 
-	load := func() {
-		k.OneLane(func() {
-			loadPages(k, todo, part, ring, kv, table, tableStride)
-		})
-	}
-
 	k.Roles(
 		gen.Role{Name: "attend", Warps: gen.Warpgroups(1), Body: attend},
-		gen.Role{Name: "load", Warps: 1, Body: load},
+		gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()

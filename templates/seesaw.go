@@ -2,7 +2,6 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
-	"github.com/mlagen/mlagen/ptx/hopper"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
@@ -29,13 +28,7 @@ const (
 // document, with a producer warpgroup and a lagging maximum.)
 func seesawDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
-	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
-	q := queryReader(k, s)
-	table := k.Pointer("block_table", isa.S32)
-	tableStride := k.Scalar("block_table_stride", isa.S64)
-	kvLen := k.Pointer("kv_len", isa.S32)
-	todo := workReader(k)
-	result := resultWriter(k, s).pairs()
+	c := newDecodeCTA(k, s)
 	scale := k.Scalar("scale_log2", isa.F32)
 
 	half := s.Latent / 2
@@ -47,13 +40,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	firstWeights := k.SharedTile("p", s.weightTile())
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)
 	sums := k.SharedArray("sums", isa.F32, rowSumWords)
-	k.AlignmentCheck()
-	k.InitBarriers()
-	k.AllowNextGrid()
-
-	part := k.Block().Div(s.RowBlocks())
-	rowBlock := k.Block().Rem(s.RowBlocks())
-	firstRow := rowBlock.Mul(s.BlockH)
+	c.begin()
 	both := k.NamedBarrier(256)
 	ready := [2]gen.NamedBarrier{k.NamedBarrier(256), k.NamedBarrier(256)}
 	turn := k.NamedBarrier(256)
@@ -71,12 +58,12 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				queries: queries, firstWeights: firstWeights, ready: ready, turn: turn, reference: reference,
 			}
 			p.softmax = newRowSoftmax(k, s, scale)
-			todo.each(part, func(it item) {
-				p.length = kvLen.At(it.request).Load(0)
-				p.firstRow = firstRow
+			c.todo.each(c.part, func(it item) {
+				p.length = c.kvLen.At(it.request).Load(0)
+				p.firstRow = c.firstRow
 				p.softmax.reset()
 				k.WaitForPreviousGrid()
-				q.load(it.request, firstRow, queries, 256)
+				c.queries.load(it.request, c.firstRow, queries, 256)
 				p.out.Zero()
 				k.FenceAsync()
 				both.Sync()
@@ -86,7 +73,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				})
 				state := p.softmax.finish(sums, k.Int(which), both)
 				tile := queries.Reuse(s.outputTile())
-				result.write(it, rowBlock, firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
+				c.result.write(it, c.rowBlock, c.firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
 					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) })
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
@@ -94,11 +81,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	}
 
 	load := func() {
-		k.If(k.Warp().Eq(8), func() {
-			k.OneLane(func() {
-				loadPages(k, todo, part, ring, kv, table, tableStride)
-			})
-		})
+		k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
 	}
 	k.Roles(
 		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 240, Body: side(0, pair.left)},

@@ -1,0 +1,72 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// decodeCTA is what the CTAs of both families of decode kernels have: the
+// kernel's inputs and outputs and their place in the work.
+type decodeCTA struct {
+	k           *gen.Kernel
+	s           Spec
+	kv          gen.TensorMap
+	queries     queries
+	table       gen.Pointer
+	tableStride gen.Scalar // elements from one request's row of the table to the next
+	kvLen       gen.Pointer
+	todo        work
+	result      results
+
+	// Set by begin.
+	part               gen.Value // of the schedule
+	rowBlock, firstRow gen.Value
+}
+
+// newDecodeCTA declares the kernel's parameters.
+func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
+	return &decodeCTA{
+		k: k, s: s,
+		kv:          k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128),
+		queries:     queryReader(k, s),
+		table:       k.Pointer("block_table", isa.S32),
+		tableStride: k.Scalar("block_table_stride", isa.S64),
+		kvLen:       k.Pointer("kv_len", isa.S32),
+		todo:        workReader(k),
+		result:      resultWriter(k, s).pairs(),
+	}
+}
+
+// begin starts the kernel's body, once shared memory is laid out.
+func (c *decodeCTA) begin() {
+	k := c.k
+	k.AlignmentCheck()
+	k.InitBarriers()
+	k.AllowNextGrid()
+	c.part = k.Block().Div(c.s.RowBlocks())
+	c.rowBlock = k.Block().Rem(c.s.RowBlocks())
+	c.firstRow = c.rowBlock.Mul(c.s.BlockH)
+}
+
+// loadPages keeps the ring filled with the part's pages, in the order in which
+// the items ask for them. A table entry is read while the copy engine is busy
+// with the page before. Run by one warp, of which one lane does it.
+func (c *decodeCTA) loadPages(ring *gen.Pipeline) {
+	k := c.k
+	k.OneLane(func() {
+		policy := k.EvictFirst()
+		tiles := ring.Producer()
+		c.todo.each(c.part, func(it item) {
+			pages := c.table.At(it.request.Extend().Mul(c.tableStride.Read()))
+			next := k.Var(k.Int(0))
+			k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
+			k.WaitForPreviousGrid()
+			k.For("page", it.begin, it.end, 1, func(t gen.Value) {
+				page := k.Var(next.Value)
+				k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
+				tiles.Load(c.kv, policy, k.Int(0), page.Value)
+			})
+		})
+	})
+}
