@@ -14,7 +14,8 @@ import (
 // Anchor is a shape that other implementations were timed on.
 type Anchor struct {
 	Shape
-	Peers []Peer
+	Peers     []Peer
+	Sustained []Peer // after a second without pause
 }
 
 // Peer is another implementation's time.
@@ -24,9 +25,14 @@ type Peer struct {
 }
 
 // Best returns the fastest peer.
-func (a Anchor) Best() Peer {
+func (a Anchor) Best() Peer { return fastest(a.Peers) }
+
+// BestSustained returns the peer that is fastest without pause.
+func (a Anchor) BestSustained() Peer { return fastest(a.Sustained) }
+
+func fastest(peers []Peer) Peer {
 	best := Peer{Microseconds: math.Inf(1)}
-	for _, p := range a.Peers {
+	for _, p := range peers {
 		if p.Microseconds < best.Microseconds {
 			best = p
 		}
@@ -34,9 +40,22 @@ func (a Anchor) Best() Peer {
 	return best
 }
 
+// The headers of tables of anchors begin with these.
+var (
+	burstHeader     = []string{"heads", "s_q", "batch", "kv_len", "causal", "varlen"}
+	sustainedHeader = []string{"what", "heads", "s_q", "batch", "kv_len", "burst_us", "burst_tflops", "sustained_us"}
+)
+
+// decodePeers are the decode kernels in tables of sustained times, which hold
+// other operations too.
+var decodePeers = []string{"flashmla", "fa3mla"}
+
 // ReadAnchors reads a table of anchors: comment lines that begin with #, a
-// header heads,s_q,batch,kv_len,causal,varlen followed by one column NAME_us
-// per peer, and a line per shape.
+// header and a line per shape. The header is either
+// heads,s_q,batch,kv_len,causal,varlen followed by one column NAME_us per peer,
+// for times of short bursts, or begins
+// what,heads,s_q,batch,kv_len,burst_us,burst_tflops,sustained_us, for times
+// without pause, of which the lines of decode kernels count.
 func ReadAnchors(r io.Reader) ([]Anchor, error) {
 	c := csv.NewReader(r)
 	c.Comment = '#'
@@ -47,46 +66,111 @@ func ReadAnchors(r io.Reader) ([]Anchor, error) {
 	if len(rows) == 0 {
 		return nil, errors.New("no header")
 	}
-	shape := []string{"heads", "s_q", "batch", "kv_len", "causal", "varlen"}
-	header := rows[0]
-	if len(header) <= len(shape) || !slices.Equal(header[:len(shape)], shape) {
-		return nil, fmt.Errorf("the header is %s and must begin with %s and name a peer", strings.Join(header, ","), strings.Join(shape, ","))
+	begins := func(with []string) bool { return len(rows[0]) >= len(with) && slices.Equal(rows[0][:len(with)], with) }
+	read := readAnchor
+	switch {
+	case begins(sustainedHeader):
+		read = readSustained
+		rows = slices.DeleteFunc(rows, func(row []string) bool {
+			return row[0] != sustainedHeader[0] && !slices.Contains(decodePeers, row[0])
+		})
+	case !begins(burstHeader) || len(rows[0]) == len(burstHeader):
+		return nil, fmt.Errorf("the header is %s; it must begin with %s and name a peer, or with %s",
+			strings.Join(rows[0], ","), strings.Join(burstHeader, ","), strings.Join(sustainedHeader, ","))
 	}
 	var anchors []Anchor
 	for _, row := range rows[1:] {
-		a, err := readAnchor(header, row, len(shape))
+		a, err := read(rows[0], row)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(row, ","), err)
 		}
 		anchors = append(anchors, a)
 	}
-	return anchors, nil
+	return MergeAnchors(anchors), nil
 }
 
-func readAnchor(header, row []string, fixed int) (Anchor, error) {
-	var n [6]int
-	for i := range fixed {
+// MergeAnchors puts the peers of equal shapes together, in the order in which
+// the shapes first appear.
+func MergeAnchors(anchors []Anchor) []Anchor {
+	var merged []Anchor
+	at := map[Shape]int{}
+	for _, a := range anchors {
+		i, ok := at[a.Shape]
+		if !ok {
+			at[a.Shape] = len(merged)
+			merged = append(merged, a)
+			continue
+		}
+		m := &merged[i]
+		m.Peers = slices.Concat(m.Peers, a.Peers)
+		m.Sustained = slices.Concat(m.Sustained, a.Sustained)
+	}
+	return merged
+}
+
+// readNumbers reads whole numbers of at least 0.
+func readNumbers(header, row []string) ([]int, error) {
+	n := make([]int, len(row))
+	for i := range row {
 		v, err := strconv.Atoi(row[i])
 		if err != nil || v < 0 {
-			return Anchor{}, fmt.Errorf("%s is %q and must be a number", header[i], row[i])
+			return nil, fmt.Errorf("%s is %q and must be a number", header[i], row[i])
 		}
 		n[i] = v
 	}
+	return n, nil
+}
+
+func readTime(header, text string) (float64, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || v <= 0 {
+		return 0, fmt.Errorf("%s is %q and must be a time", header, text)
+	}
+	return v, nil
+}
+
+func (s Shape) check() error {
+	if s.Heads < 1 || s.SQ < 1 || s.Batch < 1 || s.KV < 1 {
+		return errors.New("heads, s_q, batch and kv_len must be at least 1")
+	}
+	return nil
+}
+
+func readAnchor(header, row []string) (Anchor, error) {
+	fixed := len(burstHeader)
+	n, err := readNumbers(header[:fixed], row[:fixed])
+	if err != nil {
+		return Anchor{}, err
+	}
 	a := Anchor{Shape: Shape{Heads: n[0], SQ: n[1], Batch: n[2], KV: n[3], Varlen: n[5] != 0}}
-	if a.Heads < 1 || a.SQ < 1 || a.Batch < 1 || a.KV < 1 {
-		return a, errors.New("heads, s_q, batch and kv_len must be at least 1")
+	if err := a.check(); err != nil {
+		return a, err
 	}
 	if (n[4] != 0) != (a.SQ > 1) {
 		return a, errors.New("decode of several query tokens is causal")
 	}
 	for i := fixed; i < len(row); i++ {
-		v, err := strconv.ParseFloat(row[i], 64)
-		if err != nil || v <= 0 {
-			return a, fmt.Errorf("%s is %q and must be a time", header[i], row[i])
+		v, err := readTime(header[i], row[i])
+		if err != nil {
+			return a, err
 		}
 		a.Peers = append(a.Peers, Peer{strings.TrimSuffix(header[i], "_us"), v})
 	}
 	return a, nil
+}
+
+func readSustained(header, row []string) (Anchor, error) {
+	n, err := readNumbers(header[1:5], row[1:5])
+	if err != nil {
+		return Anchor{}, err
+	}
+	a := Anchor{Shape: Shape{Heads: n[0], SQ: n[1], Batch: n[2], KV: n[3]}}
+	if err := a.check(); err != nil {
+		return a, err
+	}
+	v, err := readTime(header[7], row[7])
+	a.Sustained = []Peer{{row[0], v}}
+	return a, err
 }
 
 // Group is a set of shapes whose ratios are averaged together.

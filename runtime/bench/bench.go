@@ -24,9 +24,26 @@ type Config struct {
 	// memory, at most 20 GB.
 	PoolBytes int64
 	Replays   int     // of which the median is reported
-	Splits    int     // forced pieces per request, 0 = the planner decides
+	Splits    int     // forced pieces per request in Decode, 0 = the planner decides
 	Sustained float64 // seconds of replay without pause, 0 = none
 }
+
+// Setting is what may be chosen for a shape.
+type Setting struct {
+	// BlockH is the packed query rows per CTA; 0 leaves them to the source.
+	BlockH int
+	// AnyLoad has the source choose BlockH without knowing the load, so that
+	// the choice, like a forced split, is the same for every batch.
+	AnyLoad bool
+	Splits  int // forced pieces per request, 0 = the planner decides
+}
+
+// LoadError is a failure to make or load a shape's kernels. The device is none
+// the worse for it.
+type LoadError struct{ Err error }
+
+func (e *LoadError) Error() string { return e.Err.Error() }
+func (e *LoadError) Unwrap() error { return e.Err }
 
 // Reference computes one row of a decode in higher precision.
 type Reference func(Row) (out []float64, lse float64)
@@ -77,6 +94,8 @@ type Bench struct {
 	random   *rand.Rand
 	decodes  map[runtime.DecodeShape]*runtime.Decode
 	compiled []*runtime.Kernel
+	meter    runtime.Meter // nil where there is none, or no run needs it
+	meterErr error
 }
 
 // New allocates the pool and fills it with random records.
@@ -93,6 +112,9 @@ func New(c Config) (_ *Bench, err error) {
 	}
 	if b.pages = size / pageBytes; b.pages < 1 {
 		return nil, fmt.Errorf("a pool of %d bytes holds no page of %d", size, pageBytes)
+	}
+	if c.Sustained > 0 {
+		b.openMeter()
 	}
 	if b.stream, err = c.Driver.NewStream(); err != nil {
 		return nil, err
@@ -120,6 +142,9 @@ func (b *Bench) Close() error {
 	var errs []error
 	for _, d := range b.decodes {
 		errs = append(errs, d.Close())
+	}
+	if b.meter != nil {
+		errs = append(errs, b.meter.Close())
 	}
 	if b.stream != nil {
 		errs = append(errs, b.stream.Destroy())
@@ -154,9 +179,9 @@ func (b *Bench) record(page int32, slot int) []float32 {
 }
 
 // decode returns the kernels for a shape, loading them on first use.
-func (b *Bench) decode(s Shape) (*runtime.Decode, error) {
-	shape := runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16}
-	if c, ok := b.Source.(runtime.Chooser); ok {
+func (b *Bench) decode(s Shape, set Setting) (*runtime.Decode, error) {
+	shape := runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16, BlockH: set.BlockH}
+	if c, ok := b.Source.(runtime.Chooser); ok && shape.BlockH == 0 && !set.AnyLoad {
 		shape.BlockH = c.BlockH(shape, s.Batch, s.meanTokens(), b.Driver.Attributes().SMs)
 	}
 	if d := b.decodes[shape]; d != nil {
@@ -164,11 +189,11 @@ func (b *Bench) decode(s Shape) (*runtime.Decode, error) {
 	}
 	v, err := b.Source.Decode(shape)
 	if err != nil {
-		return nil, err
+		return nil, &LoadError{err}
 	}
 	d, err := runtime.LoadDecode(b.Driver, v)
 	if err != nil {
-		return nil, err
+		return nil, &LoadError{err}
 	}
 	b.decodes[shape] = d
 	b.compiled = append(b.compiled, d.Kernels()...)

@@ -13,7 +13,7 @@ import (
 
 func newBench(t *testing.T, d *hostDriver, c Config) *Bench {
 	t.Helper()
-	c.Driver, c.Source, c.Stream, c.Reference = d, fakeSource{}, fakeVariant("stream", streamParams), fakeReference
+	c.Driver, c.Source, c.Stream, c.Reference = d, fakeSource{}, fakeVariant("stream", streamParams, 8), fakeReference
 	b, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -238,9 +238,9 @@ heads,s_q,batch,kv_len,causal,varlen,a_us,b_us
 		t.Fatal(err)
 	}
 	want := []Anchor{
-		{Shape{8, 1, 1, 1024, false}, []Peer{{"a", 10.96}, {"b", 13.24}}},
-		{Shape{16, 5, 16, 4096, false}, []Peer{{"a", 42.20}, {"b", 41.5}}},
-		{Shape{16, 1, 128, 8192, true}, []Peer{{"a", 164.58}, {"b", 174.22}}},
+		{Shape: Shape{8, 1, 1, 1024, false}, Peers: []Peer{{"a", 10.96}, {"b", 13.24}}},
+		{Shape: Shape{16, 5, 16, 4096, false}, Peers: []Peer{{"a", 42.20}, {"b", 41.5}}},
+		{Shape: Shape{16, 1, 128, 8192, true}, Peers: []Peer{{"a", 164.58}, {"b", 174.22}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -258,6 +258,45 @@ heads,s_q,batch,kv_len,causal,varlen,a_us,b_us
 	} {
 		if _, err := ReadAnchors(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+func TestReadSustainedAnchors(t *testing.T) {
+	const table = `# replayed without pause
+what,heads,s_q,batch,kv_len,burst_us,burst_tflops,sustained_us,sustained_tflops
+flashmla,128,2,64,4096,212.3,687.7,248.1,588.7
+fa3mla,128,2,64,4096,230,650,260.5,560
+fa3-prefill-causal,128,8192,1,8192,3587.5,766.3,4175.1,658.5
+cublas-8192x8192x8192,0,0,0,0,1397.7,786.7,1632.6,673.5
+`
+	sustained, err := ReadAnchors(strings.NewReader(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Anchor{{Shape: Shape{128, 2, 64, 4096, false}, Sustained: []Peer{{"flashmla", 248.1}, {"fa3mla", 260.5}}}}
+	if d := cmp.Diff(want, sustained); d != "" {
+		t.Error(d)
+	}
+	if best := sustained[0].BestSustained(); best.Name != "flashmla" {
+		t.Errorf("best is %+v", best)
+	}
+	if got := sustained[0].TFLOPS(248.1); math.Abs(got-588.7) > 0.5 {
+		t.Errorf("%v TFLOPS; the table says 588.7", got)
+	}
+	// Together with the times of bursts.
+	burst := Anchor{Shape: want[0].Shape, Peers: []Peer{{"flashmla", 212.9}}}
+	other := Anchor{Shape: Shape{16, 1, 1, 64, false}, Peers: []Peer{{"flashmla", 9}}}
+	got := MergeAnchors([]Anchor{other, burst, sustained[0]})
+	burst.Sustained = want[0].Sustained
+	if d := cmp.Diff([]Anchor{other, burst}, got); d != "" {
+		t.Error(d)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"248.1", "0", "sustained_us"}, {"128,2,64", "128,x,64", "s_q"}, {"128,2,64", "0,2,64", "at least 1"}, {"sustained_us", "us", "header"},
+	} {
+		if _, err := ReadAnchors(strings.NewReader(strings.Replace(table, c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

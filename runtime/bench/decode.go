@@ -14,6 +14,7 @@ import (
 // Result is what was measured for a shape.
 type Result struct {
 	Shape
+	Setting              // BlockH is what was chosen
 	Microseconds float64 // per call, combine included; median of the bursts
 	Spread       float64 // (slowest−fastest)/median of the bursts
 	Calls        int     // per replay
@@ -22,13 +23,17 @@ type Result struct {
 
 	// Per call, only with Config.Sustained.
 	BurstMicroseconds, SustainedMicroseconds float64
+	Power                                    *Power // of the sustained run, nil where nothing measures it
 }
 
-// TBps is the terabytes per second of unavoidable traffic.
-func (r Result) TBps() float64 { return r.Bytes() / r.Microseconds / 1e6 }
-
-// TFLOPS is the tera floating-point operations per second over visible pairs.
-func (r Result) TFLOPS() float64 { return r.FLOP() / r.Microseconds / 1e6 }
+// JoulesPerMillionTokens is the energy for a million tokens in the cache, each
+// read once, in the sustained run; NaN where it was not measured.
+func (r Result) JoulesPerMillionTokens() float64 {
+	if r.Power == nil {
+		return math.NaN()
+	}
+	return r.Power.Drawn * r.SustainedMicroseconds / float64(r.tokens()) // W × µs = µJ
+}
 
 // maxCalls bounds the calls of a replay; L2 is emptied between replays anyway.
 const maxCalls = 512
@@ -60,16 +65,22 @@ type call struct {
 	d       *runtime.Decode
 }
 
-// Decode times a shape. A result that the reference contradicts is an error.
-func (b *Bench) Decode(s Shape) (_ Result, err error) {
-	r := Result{Shape: s}
+// Decode times a shape with what the source chooses for it. A result that the
+// reference contradicts is an error.
+func (b *Bench) Decode(s Shape) (Result, error) {
+	return b.DecodeWith(s, Setting{Splits: b.Splits})
+}
+
+// DecodeWith times a shape with a setting, as Decode does.
+func (b *Bench) DecodeWith(s Shape, set Setting) (r Result, err error) {
+	r = Result{Shape: s, Setting: set}
 	m := &memory{drv: b.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()
-	c, err := b.place(s, m)
+	c, err := b.place(s, set, m)
 	if err != nil {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
-	r.Calls = len(c.args)
+	r.Calls, r.BlockH = len(c.args), c.d.Model().BlockH
 	w, err := b.prepare(func() error {
 		for _, a := range c.args {
 			if err := c.d.Run(b.stream, a); err != nil {
@@ -99,18 +110,13 @@ func (b *Bench) Decode(s Shape) (_ Result, err error) {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
 	calls := float64(r.Calls)
-	r.Microseconds = median(times) / calls
-	low, high := times[0], times[0]
-	for _, t := range times {
-		low, high = min(low, t), max(high, t)
-	}
-	r.Spread = (high - low) / median(times)
+	r.Microseconds, r.Spread = median(times)/calls, spread(times)
 	if b.Sustained > 0 {
-		burst, sustained, err := b.sustain(w, b.Sustained)
+		burst, sustained, power, err := b.sustain(w, b.Sustained)
 		if err != nil {
 			return r, fmt.Errorf("%v: %w", s, err)
 		}
-		r.BurstMicroseconds, r.SustainedMicroseconds = burst/calls, sustained/calls
+		r.BurstMicroseconds, r.SustainedMicroseconds, r.Power = burst/calls, sustained/calls, power
 	}
 	// Replays are bit-reproducible; a race is not.
 	again := make([]byte, len(lse))
@@ -124,11 +130,11 @@ func (b *Bench) Decode(s Shape) (_ Result, err error) {
 }
 
 // place allocates a shape's memory and computes its schedule.
-func (b *Bench) place(s Shape, m *memory) (*call, error) {
+func (b *Bench) place(s Shape, set Setting, m *memory) (*call, error) {
 	if need := s.pages(); need > b.pages {
 		return nil, fmt.Errorf("a call reads %d pages and the pool has %d", need, b.pages)
 	}
-	d, err := b.decode(s)
+	d, err := b.decode(s, set)
 	if err != nil {
 		return nil, err
 	}
@@ -159,16 +165,16 @@ func (b *Bench) place(s Shape, m *memory) (*call, error) {
 			return nil, err
 		}
 	}
-	schedule, err := b.buffer(m, "schedule", d.ScheduleBytes(s.Batch, b.Splits))
+	schedule, err := b.buffer(m, "schedule", d.ScheduleBytes(s.Batch, set.Splits))
 	if err != nil {
 		return nil, err
 	}
-	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(s.Batch, b.Splits))
+	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(s.Batch, set.Splits))
 	if err != nil {
 		return nil, err
 	}
 	kvLen := runtime.Dense(lengths, runtime.S32, batch)
-	if err := d.Schedule(b.stream, runtime.ScheduleArgs{Batch: s.Batch, Splits: b.Splits, KVLen: kvLen, Buffer: schedule}); err != nil {
+	if err := d.Schedule(b.stream, runtime.ScheduleArgs{Batch: s.Batch, Splits: set.Splits, KVLen: kvLen, Buffer: schedule}); err != nil {
 		return nil, err
 	}
 
@@ -186,7 +192,7 @@ func (b *Bench) place(s Shape, m *memory) (*call, error) {
 	}
 	for i := range n {
 		c.args = append(c.args, runtime.DecodeArgs{
-			Batch: s.Batch, Splits: b.Splits,
+			Batch: s.Batch, Splits: set.Splits,
 			Q:          runtime.Dense(q, runtime.BF16, batch, sq, heads, record),
 			KV:         runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
 			BlockTable: runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width),

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/mlagen/mlagen/golden/oracle"
 	"github.com/mlagen/mlagen/ptx/manifest"
@@ -23,6 +25,8 @@ type hostDriver struct {
 	launched   []string
 	pending    []byte // parameters of the last decode: only its output can still be seen
 	spoil      func(out, lse []byte)
+	miss       int // items that the schedule kernel leaves out
+	meter      func() (runtime.Meter, error)
 }
 
 type hostBlock struct {
@@ -39,6 +43,32 @@ func newHostDriver() *hostDriver {
 func (d *hostDriver) Name() string                   { return "host" }
 func (d *hostDriver) Attributes() runtime.Attributes { return d.attributes }
 func (d *hostDriver) Close() error                   { return nil }
+
+// Meter is what the test says, none by default.
+func (d *hostDriver) Meter() (runtime.Meter, error) {
+	if d.meter == nil {
+		return nil, errors.New("no meter here")
+	}
+	return d.meter()
+}
+
+// hostMeter draws 500 W at 1500 MHz.
+type hostMeter struct {
+	mu     sync.Mutex
+	begin  time.Time
+	reads  int
+	closed bool
+	err    error
+}
+
+func (m *hostMeter) Read() (runtime.Reading, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	return runtime.Reading{Watts: 500, ClockMHz: 1500, Joules: 500 * time.Since(m.begin).Seconds()}, m.err
+}
+
+func (m *hostMeter) Close() error { m.closed = true; return nil }
 
 func (d *hostDriver) Alloc(_ string, size int64) (runtime.Ptr, error) {
 	at := d.next
@@ -161,8 +191,11 @@ func (s *hostStream) Launch(l runtime.Launch) error {
 		s.d.now++
 		name := string(l.Function.(hostFunction))
 		s.d.launched = append(s.d.launched, name)
-		if name == "absorb_decode" {
+		switch name {
+		case "absorb_decode":
 			s.d.pending = params
+		case "decode_schedule":
+			s.d.schedule(params)
 		}
 		return nil
 	})
@@ -177,14 +210,14 @@ const (
 // The fake kernels' parameters, 128 bytes apart.
 var (
 	decodeParams   = []string{"kv", "q_latent", "block_table", "block_table_stride", "kv_len", "out", "lse", "batch"}
-	scheduleParams = []string{"kv_len", "items"}
+	scheduleParams = []string{"kv_len", "items", "part_first", "batch", "parts"}
 	streamParams   = []string{"kv", "pages", "count", "sink"}
 )
 
-func fakeVariant(kernel string, names []string) runtime.Variant {
+func fakeVariant(kernel string, names []string, blockH int) runtime.Variant {
 	m := &manifest.Manifest{
 		Schema: manifest.Schema, Kernel: kernel, Threads: 128, Cluster: 1,
-		Spec: runtime.DecodeModel{Heads: fakeHeads, SQ: fakeSQ, Latent: latent, Rope: rope, Page: pageTokens, BlockH: 8, BlockN: 64, DType: runtime.BF16},
+		Spec: runtime.DecodeModel{Heads: fakeHeads, SQ: fakeSQ, Latent: latent, Rope: rope, Page: pageTokens, BlockH: blockH, BlockN: 64, DType: runtime.BF16},
 	}
 	for i, name := range names {
 		p := manifest.Param{Name: name, Kind: manifest.PointerParam, Type: "b16", Size: 8, Align: 8, Offset: 128 * i}
@@ -192,7 +225,7 @@ func fakeVariant(kernel string, names []string) runtime.Variant {
 		case "kv":
 			p.Kind, p.Size, p.Align = manifest.TensorMapParam, 128, 64
 			m.TensorMaps = []manifest.TensorMap{{Param: name, DType: "bf16", Dims: []string{"c", "r", "p"}, Box: []int{64, 64, 1}}}
-		case "batch", "count", "block_table_stride":
+		case "batch", "parts", "count", "block_table_stride":
 			p.Kind, p.Type = manifest.ScalarParam, "u64"
 		}
 		m.Params = append(m.Params, p)
@@ -200,17 +233,59 @@ func fakeVariant(kernel string, names []string) runtime.Variant {
 	return runtime.Variant{Name: kernel, PTX: []byte("x"), Manifest: m}
 }
 
+// fakeSource has row blocks of 8 and 16, and chooses 16 for what it calls little
+// work.
 type fakeSource struct{}
+
+func (fakeSource) BlockH(_ runtime.DecodeShape, batch, tokens, sms int) int {
+	if batch*tokens < 64*sms {
+		return 16
+	}
+	return 8
+}
 
 func (fakeSource) Decode(s runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	if s.Heads != fakeHeads || s.SQ != fakeSQ {
 		return runtime.DecodeVariants{}, errors.New("no such kernel")
 	}
+	if s.BlockH == 0 {
+		s.BlockH = 8
+	}
+	if s.BlockH > 16 {
+		return runtime.DecodeVariants{}, errors.New("no such row block")
+	}
 	return runtime.DecodeVariants{
-		Decode:   fakeVariant("absorb_decode", decodeParams),
-		Schedule: fakeVariant("decode_schedule", scheduleParams),
-		Combine:  fakeVariant("decode_combine", []string{"out"}),
+		Decode:   fakeVariant("absorb_decode", decodeParams, s.BlockH),
+		Schedule: fakeVariant("decode_schedule", scheduleParams, s.BlockH),
+		Combine:  fakeVariant("decode_combine", []string{"out"}, s.BlockH),
 	}, nil
+}
+
+// schedule runs the fake decode_schedule: whole requests, the first of each
+// part where a part's first lies and the others in part 0.
+func (d *hostDriver) schedule(params []byte) {
+	word := func(i int) int { return int(binary.LittleEndian.Uint64(params[128*i:])) }
+	lengths, items, first := d.from(runtime.Ptr(word(0))), d.from(runtime.Ptr(word(1))), d.from(runtime.Ptr(word(2)))
+	batch, parts := word(3)-d.miss, word(4)
+	put := func(to []byte, i, v int) { binary.LittleEndian.PutUint32(to[4*i:], uint32(int32(v))) }
+	item := func(at, request int) {
+		tokens := int(binary.LittleEndian.Uint32(lengths[4*max(request, 0):]))
+		for i, v := range []int{request, 0, (tokens + pageTokens - 1) / pageTokens, -1} {
+			put(items, 4*at+i, v)
+		}
+	}
+	for p := range parts {
+		request := p
+		if p >= batch {
+			request = -1
+		}
+		item(p, request)
+		put(first, p+1, max(parts, batch))
+	}
+	put(first, 0, parts)
+	for r := parts; r < batch; r++ {
+		item(r, r)
+	}
 }
 
 // decode runs the fake absorb_decode.

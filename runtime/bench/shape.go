@@ -80,6 +80,14 @@ func (s Shape) Bytes() float64 {
 	return float64(s.tokens())*recordBytes + rows*(recordBytes+latent*elementSize+4)
 }
 
+// TBps is the terabytes per second of unavoidable traffic at so many
+// microseconds per call.
+func (s Shape) TBps(microseconds float64) float64 { return s.Bytes() / microseconds / 1e6 }
+
+// TFLOPS is the tera floating-point operations per second over visible pairs at
+// so many microseconds per call.
+func (s Shape) TFLOPS(microseconds float64) float64 { return s.FLOP() / microseconds / 1e6 }
+
 func (s Shape) tokens() (n int64) {
 	for _, l := range s.Lengths() {
 		n += int64(l)

@@ -99,45 +99,48 @@ func (b *Bench) bursts(w *work, n int) (times []float64, err error) {
 
 // sustain runs the work without pause for some seconds after half a second of
 // rest. It returns the microseconds of the first runs (those that begin in
-// the first five milliseconds) and of the last quarter.
-func (b *Bench) sustain(w *work, seconds float64) (burst, sustained float64, err error) {
+// the first five milliseconds) and of the last quarter, and what the device
+// drew meanwhile.
+func (b *Bench) sustain(w *work, seconds float64) (burst, sustained float64, power *Power, err error) {
 	// A ring of events bounds how far the host runs ahead.
 	var ring [4]runtime.Event
 	for i := range ring {
 		if ring[i], err = b.Driver.NewEvent(); err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		defer func() { err = errors.Join(err, ring[i].Destroy()) }()
 	}
 	time.Sleep(500 * time.Millisecond)
+	end := b.watch()
+	defer func() { power = end() }()
 	if err := b.stream.Record(ring[0]); err != nil {
-		return 0, 0, err
+		return 0, 0, nil, err
 	}
 	var times []float64
 	total := 0.0
 	for i := 1; total < seconds*1e6; i++ {
 		if err := w.run(); err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		if err := b.stream.Record(ring[i%len(ring)]); err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		if i < len(ring)-1 {
 			continue
 		}
 		done := ring[(i+2)%len(ring)] // two runs behind
 		if err := done.Synchronize(); err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		t, err := done.Since(ring[(i+1)%len(ring)])
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, nil, err
 		}
 		times = append(times, t)
 		total += t
 	}
 	if err := b.stream.Synchronize(); err != nil {
-		return 0, 0, err
+		return 0, 0, nil, err
 	}
 	first, begin := 0, 0.0
 	for first < len(times) && (first == 0 || begin < 5000) {
@@ -148,7 +151,7 @@ func (b *Bench) sustain(w *work, seconds float64) (burst, sustained float64, err
 	for at := 0.0; last < len(times)-1 && at+times[last] < total*3/4; last++ {
 		at += times[last]
 	}
-	return median(times[:first]), median(times[last:]), nil
+	return median(times[:first]), median(times[last:]), power, nil
 }
 
 func median(x []float64) float64 {
@@ -158,4 +161,9 @@ func median(x []float64) float64 {
 		return s[n/2]
 	}
 	return (s[n/2-1] + s[n/2]) / 2
+}
+
+// spread is (slowest−fastest)/median.
+func spread(times []float64) float64 {
+	return (slices.Max(times) - slices.Min(times)) / median(times)
 }
