@@ -106,6 +106,20 @@ func (w *warp) bytes(sp space, addr uint64, n, i int, f flavour) []byte {
 	return nil
 }
 
+// sharedAddress returns lane i's address in shared memory and the space that it
+// is in: generic addresses must lie in the shared window, and mean within it
+// what window says.
+func (w *warp) sharedAddress(sp, window space, addr memOperand, i int) (space, uint32) {
+	at := addr.at(w, i)
+	if sp != generic {
+		return sp, uint32(at)
+	}
+	if !inWindow(at, sharedWindow) {
+		w.failLane(i, RuleBounds, fmt.Sprintf("generic address %#x is not in shared memory", at))
+	}
+	return window, uint32(at - sharedWindow)
+}
+
 // sharedTarget returns the CTA and offset that a shared address means.
 func (w *warp) sharedTarget(sp space, addr uint32, i int) (*cta, uint32) {
 	rank := addr >> rankShift

@@ -24,17 +24,9 @@ const matrixRowBytes = 16
 // the bytes at the address of a lane.
 func (w *warp) rows(sp space, addr memOperand, count int, f flavour) (*[lanes]uint32, [lanes][]byte) {
 	for i := range 8 * count {
-		at := addr.at(w, i)
-		target := sp
-		if sp == generic {
-			if !inWindow(at, sharedWindow) {
-				w.failLane(i, RuleBounds, fmt.Sprintf("generic address %#x is not in shared memory", at))
-			}
-			at -= sharedWindow
-			target = spShared
-		}
-		w.addrs[i] = uint32(at)
-		w.rowBuf[i] = w.bytes(target, uint64(uint32(at)), matrixRowBytes, i, f)
+		target, at := w.sharedAddress(sp, spShared, addr, i)
+		w.addrs[i] = at
+		w.rowBuf[i] = w.bytes(target, uint64(at), matrixRowBytes, i, f)
 	}
 	if w.hz != nil {
 		w.hz.banks(w, uint32(1<<(8*count)-1), &w.addrs, matrixRowBytes)

@@ -33,16 +33,8 @@ func (c *compiler) sharedRef(sp space, a ptx.Operand) (func(w *warp, i int) (*ct
 		return nil, err
 	}
 	return func(w *warp, i int) (*cta, uint32) {
-		at := addr.at(w, i)
-		target := sp
-		if sp == generic {
-			if !inWindow(at, sharedWindow) {
-				w.failLane(i, RuleBounds, fmt.Sprintf("generic address %#x is not in shared memory", at))
-			}
-			at -= sharedWindow
-			target = spCluster
-		}
-		b, off := w.sharedTarget(target, uint32(at), i)
+		target, at := w.sharedAddress(sp, spCluster, addr, i)
+		b, off := w.sharedTarget(target, at, i)
 		if off < sharedBase || int(off)+8 > len(b.shared) {
 			w.failLane(i, RuleBounds, b.outside(off, 8))
 		}

@@ -80,27 +80,9 @@ type assignment struct {
 func (a *assignment) solve() {
 	g := a.c.g
 	a.out = make([]*flow, len(g.blocks))
-	for round, changed := 0, true; changed; round++ {
-		if round == 50 {
-			return // no fixed point found: say nothing
-		}
-		changed = false
-		for _, b := range g.order {
-			f := a.in(b)
-			if f == nil {
-				continue
-			}
-			a.walk(b, f, false)
-			if old := a.out[b]; old == nil || !slices.Equal(old.unset, f.unset) || !slices.Equal(old.fact, f.fact) {
-				a.out[b], changed = f, true
-			}
-		}
-	}
-	for _, b := range g.order {
-		if f := a.in(b); f != nil {
-			a.walk(b, f, true)
-		}
-	}
+	fixedPoint(g, a.out, a.in, a.walk, func(x, y *flow) bool {
+		return slices.Equal(x.unset, y.unset) && slices.Equal(x.fact, y.fact)
+	})
 }
 
 // in joins what comes over the edges into block b; nil when none is feasible

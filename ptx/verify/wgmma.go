@@ -78,22 +78,7 @@ type products struct {
 func (w *products) solve() {
 	g := w.c.g
 	w.out = make([]*multiplies, len(g.blocks))
-	for round, changed := 0, true; changed; round++ {
-		if round == 100 {
-			return // no fixed point found: say nothing
-		}
-		changed = false
-		for _, b := range g.order {
-			m := w.in(b)
-			w.walk(b, m, false)
-			if w.out[b] == nil || !w.out[b].equal(m) {
-				w.out[b], changed = m, true
-			}
-		}
-	}
-	for _, b := range g.order {
-		w.walk(b, w.in(b), true)
-	}
+	fixedPoint(g, w.out, w.in, w.walk, (*multiplies).equal)
 }
 
 func (w *products) in(b int) *multiplies {
