@@ -225,7 +225,7 @@ type Consumer struct{ cursor }
 // Consumer starts at the ring's beginning.
 func (p *Pipeline) Consumer() *Consumer { return &Consumer{p.cursor(0)} }
 
-// Next returns the next stage's tile and moves on. Its parts are awaited by
+// Next returns the next tile's place and moves on. Its parts are awaited by
 // the multiply that first reads them, in the order of their arrival (see
 // Kernel.Multiply), or by Await.
 func (c *Consumer) Next() Slot {

@@ -27,11 +27,13 @@ type emission struct {
 }
 
 func (e emission) String() string {
-	return fmt.Sprintf("%s/heads=%d,sq=%d,%s", e.kernel, e.spec.Heads, e.spec.SQ, e.spec.DType)
+	s := e.spec.WithDefaults()
+	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
 // emissions are head counts that models have and that they do not (one, odd,
-// more than a hundred), with one and more query tokens.
+// more than a hundred), with one and more query tokens, and other row blocks and
+// widths.
 func emissions() []emission {
 	var list []emission
 	for _, kernel := range Kernels() {
@@ -50,8 +52,14 @@ func emissions() []emission {
 				list = append(list, emission{kernel.Name, Spec{Heads: heads, SQ: sq, DType: "bf16"}})
 			}
 		}
-		for _, heads := range []int{6, 16, 128} {
-			list = append(list, emission{kernel.Name, Spec{Heads: heads, SQ: 1, DType: "fp16"}})
+		for _, s := range []Spec{
+			{Heads: 6, DType: "fp16"}, {Heads: 16, DType: "fp16"}, {Heads: 128, DType: "fp16"},
+			// Row blocks that are chosen for little work.
+			{Heads: 24, BlockH: 16}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32},
+			// Widths.
+			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
+		} {
+			list = append(list, emission{kernel.Name, s.WithDefaults()})
 		}
 	}
 	return list
