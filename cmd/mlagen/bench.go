@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,44 +11,49 @@ import (
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
-	"github.com/mlagen/mlagen/golden/oracle"
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/templates"
 )
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	op, device, anchors, csv string
-	heads, sq, batch, kv     numbers
-	varlen, quick            bool
-	sustained, pool          float64
-	replays, splits          int
-	tune                     templates.Spec
+	op, device, anchors, csv   string
+	variant                    string
+	heads, sq, batch, kv       numbers
+	varlen, quick              bool
+	sustained, pool            float64
+	replays, splits, invariant int
+	tune                       templates.Spec
 }
+
+// allVariants is the value of -variant that times every one.
+const allVariants = "all"
 
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, or stream for the bandwidth alone")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, or stream for the bandwidth alone")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
-	fs.Var(&f.batch, "batch", "requests, a `list` (1,16,128)")
+	fs.Var(&f.batch, "batch", "requests, a `list` (1,16,128; with -op schedule 128,8192,20000)")
 	fs.Var(&f.kv, "kv", "tokens per request, a `list` (4096)")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
-	fs.StringVar(&f.anchors, "anchors", "", "CSV `file` of other implementations' times: run its shapes and compare; lists select among them")
-	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`")
+	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
+	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
+	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
+	fs.IntVar(&f.invariant, "invariant", 0, "also time the batch-invariant mode with so many `pieces` per request (0: do not)")
 	fs.StringVar(&f.csv, "csv", "", "`file` for the figures, - for standard output")
 	fs.IntVar(&f.replays, "replays", 9, "`number` of bursts of which the median is taken")
 	fs.BoolVar(&f.quick, "quick", false, "three bursts only")
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
-	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: the template's default)")
+	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
-		ShortUsage: "mlagen bench -op decode [flags]",
+		ShortUsage: "mlagen bench [-op decode] [flags]",
 		ShortHelp:  "time kernels on the GPU and compare with other implementations",
 		LongHelp: `bench times decode as servers run it: random bf16 data, scattered pages, a cold
 cache (block tables rotate through a pool far larger than the L2), the schedule
@@ -61,8 +65,21 @@ kernel's bandwidth of the same run stands beside. Compile times are the
 driver's; set CUDA_CACHE_DISABLE=1 to see them without its cache.
 
 Lists give every combination. With -varlen, and in the anchors' varlen rows,
-lengths are drawn evenly from 1 to kv with a fixed seed. -sustained adds the
-first replays after half a second of rest (burst) and the last quarter.`,
+lengths are drawn evenly from 1 to kv with a fixed seed.
+
+-sustained adds the first replays after half a second of rest (burst) and the
+last quarter (sustained), and, where NVIDIA's management library is installed,
+what the GPU's own instruments show in the second half: power, SM clock, and
+joules per million tokens in the cache. Tables of anchors whose header begins
+with what,heads,s_q,batch,kv_len,burst_us hold other libraries' sustained times.
+
+-variant all times every row block that suits a shape beside the chosen one and
+prints the geometric mean of chosen ÷ best. -invariant N times forced splits and
+the row block that is chosen without knowing the load (-block-h fixes it), so
+that a request's bits depend on no other, and prints what that costs.
+
+-op schedule times the schedule kernel alone, after its schedule was found to
+cover every request: calls one after another in a graph, lengths in the L2.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {
@@ -77,41 +94,45 @@ first replays after half a second of rest (burst) and the last quarter.`,
 	}
 }
 
+// check refuses flags that do not go together.
+func (f *benchFlags) check() error {
+	onlyDecode := f.anchors != "" || f.sustained > 0 || f.invariant > 0 || f.variant == allVariants
+	switch {
+	case f.op != "decode" && f.op != "schedule" && f.op != "stream":
+		return usagef("op %q cannot be timed; decode, schedule and stream can", f.op)
+	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
+		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
+	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < 0:
+		return usagef("-replays must be at least 1; -sustained, -pool, -splits and -invariant must not be negative")
+	case f.op != "decode" && onlyDecode:
+		return usagef("-anchors, -sustained, -variant all and -invariant are for -op decode")
+	case f.variant == allVariants && f.tune.BlockH != 0:
+		return usagef("-variant all times every row block; -block-h forces one")
+	case f.invariant > 0 && f.splits > 0:
+		return usagef("-invariant compares with the planner's schedule; -splits forces another")
+	}
+	return nil
+}
+
 // shapes returns what is to be timed, with what is known of others.
 func (f *benchFlags) shapes() ([]bench.Anchor, error) {
-	if f.op != "decode" && f.op != "stream" {
-		return nil, usagef("op %q cannot be timed; decode and stream can", f.op)
+	if err := f.check(); err != nil {
+		return nil, err
 	}
-	if f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 {
-		return nil, usagef("-replays must be at least 1; -sustained, -pool and -splits must not be negative")
-	}
-	var shapes []bench.Anchor
 	if f.op == "stream" {
 		return nil, nil // its bandwidth is measured in any case
 	}
 	if f.anchors != "" {
-		file, err := os.Open(f.anchors)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		all, err := bench.ReadAnchors(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.anchors, err)
-		}
-		for _, s := range all {
-			if f.heads.has(s.Heads) && f.sq.has(s.SQ) && f.batch.has(s.Batch) && f.kv.has(s.KV) && (s.Varlen || !f.varlen) {
-				shapes = append(shapes, s)
-			}
-		}
-		if len(shapes) == 0 {
-			return nil, usagef("the lists select none of the %d shapes in %s", len(all), f.anchors)
-		}
-		return shapes, nil
+		return f.anchored()
 	}
+	batches := f.batch.or(1, 16, 128)
+	if f.op == "schedule" {
+		batches = f.batch.or(128, 8192, 20000)
+	}
+	var shapes []bench.Anchor
 	for _, heads := range f.heads.or(16) {
 		for _, sq := range f.sq.or(1) {
-			for _, batch := range f.batch.or(1, 16, 128) {
+			for _, batch := range batches {
 				for _, kv := range f.kv.or(4096) {
 					shapes = append(shapes, bench.Anchor{Shape: bench.Shape{Heads: heads, SQ: sq, Batch: batch, KV: kv, Varlen: f.varlen}})
 				}
@@ -121,84 +142,39 @@ func (f *benchFlags) shapes() ([]bench.Anchor, error) {
 	return shapes, nil
 }
 
-// runBench times the shapes and reports.
-func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
-	d, err := findDevice(f.device)
-	if err != nil {
-		return err
-	}
-	stream, err := build("stream", templates.Spec{})
-	if err != nil {
-		return err
-	}
-	driver, err := d.open(false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	replays := f.replays
-	if f.quick {
-		replays = min(replays, 3)
-	}
-	b, err := bench.New(bench.Config{
-		Driver: driver, Source: source{tune: f.tune}, Stream: stream, Reference: reference,
-		PoolBytes: int64(f.pool * 1e9), Replays: replays, Splits: f.splits, Sustained: f.sustained,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-
-	report := benchReport{device: driver.Name(), attributes: driver.Attributes(), pool: b.Pool(), sustained: f.sustained > 0}
-	if report.stream, err = b.Bandwidth(); err != nil {
-		return err
-	}
-	p := a.progress(len(shapes))
-	failed := 0
-	for _, s := range shapes {
-		p.step(s.String())
-		r, err := b.Decode(s.Shape)
-		var wrong *bench.WrongError
-		if errors.As(err, &wrong) {
-			fmt.Fprintf(p.writer(a.stderr), "mlagen: %v\n", err)
-			failed++
-			continue
-		}
+// anchored returns the shapes in the files of anchors that the lists select.
+func (f *benchFlags) anchored() (shapes []bench.Anchor, err error) {
+	var all []bench.Anchor
+	for _, name := range strings.Split(f.anchors, ",") {
+		anchors, err := readAnchors(name)
 		if err != nil {
-			// The device may be beyond use; what was measured is still told.
-			p.done()
-			report.compiled = b.Compiled()
-			return errors.Join(err, report.print(a.stdout))
+			return nil, err
 		}
-		report.rows = append(report.rows, benchRow{s, r})
+		all = append(all, anchors...)
 	}
-	p.done()
-	if report.streamAfter, err = b.Bandwidth(); err != nil {
-		return err
-	}
-	report.compiled = b.Compiled()
-	if err := report.print(a.stdout); err != nil {
-		return err
-	}
-	if f.csv != "" {
-		if err := writeOutputs(a.stdout, output{f.csv, report.csv()}); err != nil {
-			return err
+	all = bench.MergeAnchors(all)
+	for _, s := range all {
+		if f.heads.has(s.Heads) && f.sq.has(s.SQ) && f.batch.has(s.Batch) && f.kv.has(s.KV) && (s.Varlen || !f.varlen) {
+			shapes = append(shapes, s)
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d shapes gave WRONG RESULTS and were not timed", failed, len(shapes))
+	if len(shapes) == 0 {
+		return nil, usagef("the lists select none of the %d shapes in %s", len(all), f.anchors)
 	}
-	return nil
+	return shapes, nil
 }
 
-// reference is the oracle's answer for one row.
-func reference(r bench.Row) ([]float64, float64) {
-	d := oracle.Decode[float32]{
-		Heads: 1, QLen: 1, Latent: r.Latent, Rope: len(r.Q) - r.Latent, Scale: r.Scale, KVLen: []int{r.Keys},
-		Q:   func(int, int, int) []float32 { return r.Q },
-		Row: func(_, position int) []float32 { return r.Record(position) },
+func readAnchors(name string) ([]bench.Anchor, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
 	}
-	return d.One(0, 0, 0)
+	defer file.Close()
+	anchors, err := bench.ReadAnchors(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return anchors, nil
 }
 
 // numbers is a flag that holds a comma-separated list.

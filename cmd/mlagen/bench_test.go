@@ -1,22 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mlagen/mlagen/runtime"
-	"github.com/mlagen/mlagen/runtime/bench"
+	"github.com/mlagen/mlagen/templates"
 )
 
 func TestBenchShapes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "anchors.csv")
 	const table = "heads,s_q,batch,kv_len,causal,varlen,a_us\n16,1,1,4096,0,0,16.2\n16,1,128,8192,0,1,164.6\n128,2,1,4096,1,0,21.4\n"
 	if err := os.WriteFile(file, []byte(table), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	sustained := filepath.Join(t.TempDir(), "sustained.csv")
+	const without = "what,heads,s_q,batch,kv_len,burst_us,burst_tflops,sustained_us,sustained_tflops\nflashmla,128,2,1,4096,20,500,25.5,400\nflashmla,8,2,1,64,9,1,9,1\n"
+	if err := os.WriteFile(sustained, []byte(without), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -31,6 +33,9 @@ func TestBenchShapes(t *testing.T) {
 			"heads 16, s_q 1, batch 1, kv 4096", "heads 16, s_q 1, batch 128, kv 8192 varlen", "heads 128, s_q 2, batch 1, kv 4096"}},
 		{benchFlags{op: "decode", replays: 1, anchors: file, heads: numbers{16}, kv: numbers{4096}}, []string{"heads 16, s_q 1, batch 1, kv 4096"}},
 		{benchFlags{op: "decode", replays: 1, anchors: file, varlen: true}, []string{"heads 16, s_q 1, batch 128, kv 8192 varlen"}},
+		{benchFlags{op: "schedule", replays: 1, kv: numbers{77}}, []string{
+			"heads 16, s_q 1, batch 128, kv 77", "heads 16, s_q 1, batch 8192, kv 77", "heads 16, s_q 1, batch 20000, kv 77"}},
+		{benchFlags{op: "decode", replays: 1, anchors: file + "," + sustained, sq: numbers{2}}, []string{"heads 128, s_q 2, batch 1, kv 4096", "heads 8, s_q 2, batch 1, kv 64"}},
 	} {
 		shapes, err := c.f.shapes()
 		if err != nil {
@@ -47,9 +52,26 @@ func TestBenchShapes(t *testing.T) {
 	for _, f := range []benchFlags{
 		{op: "prefill", replays: 1}, {op: "decode"}, {op: "decode", replays: 1, sustained: -1},
 		{op: "decode", replays: 1, anchors: file, heads: numbers{7}}, {op: "decode", replays: 1, anchors: file + "x"},
+		{op: "decode", replays: 1, variant: "some"}, {op: "decode", replays: 1, variant: "all", tune: templates.Spec{BlockH: 16}},
+		{op: "decode", replays: 1, invariant: -1}, {op: "decode", replays: 1, invariant: 2, splits: 3},
+		{op: "schedule", replays: 1, sustained: 1}, {op: "schedule", replays: 1, anchors: file}, {op: "stream", replays: 1, variant: "all"}, {op: "schedule", replays: 1, invariant: 4},
 	} {
 		if _, err := f.shapes(); err == nil {
 			t.Errorf("%+v was accepted", f)
+		}
+	}
+}
+
+func TestRowBlocks(t *testing.T) {
+	for _, c := range []struct {
+		heads, sq int
+		want      []int
+	}{
+		{1, 1, []int{8}}, {8, 1, []int{8}}, {16, 1, []int{8, 16}}, {16, 2, []int{8, 16, 24, 32}}, {20, 2, []int{8, 16, 24, 32, 40, 64}},
+		{64, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 4, []int{32, 40, 64}},
+	} {
+		if d := cmp.Diff(c.want, source{}.rowBlocks(c.heads, c.sq)); d != "" {
+			t.Errorf("%d heads, %d tokens: %s", c.heads, c.sq, d)
 		}
 	}
 }
@@ -63,35 +85,5 @@ func TestNumbers(t *testing.T) {
 		if err := n.Set(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
-	}
-}
-
-func TestBenchReport(t *testing.T) {
-	shape := bench.Shape{Heads: 16, SQ: 1, Batch: 128, KV: 4096}
-	r := benchReport{
-		device: "GPU", attributes: runtime.Attributes{SMs: 132, DriverVersion: 13000}, pool: 20e9, stream: 4.5, streamAfter: 4.51, sustained: true,
-		rows: []benchRow{{
-			bench.Anchor{Shape: shape, Peers: []bench.Peer{{Name: "slow", Microseconds: 200}, {Name: "quick", Microseconds: 144}}},
-			bench.Result{Shape: shape, Microseconds: 120, Calls: 30, Spread: 0.012, BurstMicroseconds: 121, SustainedMicroseconds: 130},
-		}},
-	}
-	var out bytes.Buffer
-	if err := r.print(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"stream 4.50 TB/s before, 4.51 after", "120.00", "5.07", "152", "quick", "144.00", "1.200", "all", "1.2%", "130.00"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, out.String())
-		}
-	}
-	if strings.Contains(out.String(), "varlen") {
-		t.Errorf("an empty group is shown:\n%s", out.String())
-	}
-	const want = `# GPU, driver for CUDA 13.0, bf16, page 64, stream 4.500 TB/s before and 4.510 after; microseconds per call incl. combine
-heads,s_q,batch,kv_len,causal,varlen,us,tb_per_s,tflops,spread,calls,out_error,lse_error,burst_us,sustained_us,best_peer,best_peer_us,ratio
-16,1,128,4096,0,0,120.000,5.0704,152.11,0.0120,30,0.00e+00,0.00e+00,121.000,130.000,quick,144.000,1.2000
-`
-	if d := cmp.Diff(want, string(r.csv())); d != "" {
-		t.Error(d)
 	}
 }

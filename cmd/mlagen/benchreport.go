@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -22,14 +22,18 @@ type benchReport struct {
 	pool                int64
 	stream, streamAfter float64 // TB/s before and after the shapes
 	sustained           bool
+	meter               error // why power was not measured
 	rows                []benchRow
+	schedules           []bench.ScheduleResult
 	compiled            []*runtime.Kernel
 }
 
 // benchRow is a measured shape beside its anchor.
 type benchRow struct {
-	anchor bench.Anchor
-	bench.Result
+	anchor       bench.Anchor
+	bench.Result                // with what was chosen
+	variants     []bench.Result // by row block, the chosen one among them; nil = not asked for
+	invariant    *bench.Result  // in the batch-invariant mode; nil = not asked for
 }
 
 // ratio is how many times faster than the best peer, NaN without one.
@@ -41,35 +45,49 @@ func (r benchRow) ratio() float64 {
 }
 
 func (b *benchReport) compares() bool {
-	for _, r := range b.rows {
-		if len(r.anchor.Peers) > 0 {
-			return true
-		}
-	}
-	return false
+	return b.has(func(r benchRow) bool { return len(r.anchor.Peers) > 0 })
 }
 
 // print writes the tables.
 func (b *benchReport) print(w io.Writer) error {
 	var out bytes.Buffer
 	a := b.attributes
-	fmt.Fprintf(&out, "%s, %d SMs, driver for CUDA %d.%d, pool %.1f GB; stream %.2f TB/s", b.device, a.SMs, a.DriverVersion/1000, a.DriverVersion%1000/10, float64(b.pool)/1e9, b.stream)
+	fmt.Fprintf(&out, "%s, %d SMs, driver for CUDA %d.%d, pool %.1f GB", b.device, a.SMs, a.DriverVersion/1000, a.DriverVersion%1000/10, float64(b.pool)/1e9)
+	if b.stream > 0 {
+		fmt.Fprintf(&out, "; stream %.2f TB/s", b.stream)
+	}
 	if b.streamAfter > 0 {
 		fmt.Fprintf(&out, " before, %.2f after", b.streamAfter)
 	}
 	out.WriteString("\n")
-	if len(b.rows) > 0 {
-		out.WriteString(b.table().Render() + "\n")
+	show := func(wanted bool, t func() table.Writer) {
+		if wanted {
+			out.WriteString(t().Render() + "\n")
+		}
 	}
-	if b.compares() {
-		out.WriteString(b.means().Render() + "\n")
+	show(len(b.rows) > 0, b.table)
+	show(b.compares(), b.means)
+	if b.sustained && len(b.rows) > 0 {
+		show(true, b.sustainedTable)
+		out.WriteString(b.powerNote())
 	}
-	if len(b.compiled) > 0 {
-		out.WriteString(b.compileTimes().Render() + "\n")
+	if b.has(func(r benchRow) bool { return r.variants != nil }) {
+		show(true, b.variantTable)
+		out.WriteString(variantLegend)
+		show(true, b.variantMeans)
 	}
+	if b.has(func(r benchRow) bool { return r.invariant != nil }) {
+		show(true, b.invariantTable)
+		show(true, b.invariantMeans)
+	}
+	show(len(b.schedules) > 0, b.scheduleTable)
+	show(len(b.compiled) > 0, b.compileTimes)
 	_, err := w.Write(out.Bytes())
 	return err
 }
+
+// has reports whether some row is such.
+func (b *benchReport) has(such func(benchRow) bool) bool { return slices.ContainsFunc(b.rows, such) }
 
 func newTable(header ...any) table.Writer {
 	t := table.NewWriter()
@@ -85,25 +103,26 @@ func newTable(header ...any) table.Writer {
 	return t
 }
 
-func (b *benchReport) table() table.Writer {
-	header := []any{"heads", "s_q", "batch", "kv", "µs", "TB/s", "TFLOPS", "spread"}
-	if b.sustained {
-		header = append(header, "burst µs", "sustained µs")
+// shapeColumns head a table by shape.
+var shapeColumns = []any{"heads", "s_q", "batch", "kv"}
+
+func shapeCells(s bench.Shape) table.Row {
+	kv := strconv.Itoa(s.KV)
+	if s.Varlen {
+		kv = "≤" + kv
 	}
+	return table.Row{s.Heads, s.SQ, s.Batch, kv}
+}
+
+func (b *benchReport) table() table.Writer {
+	header := slices.Concat(shapeColumns, []any{"block", "µs", "TB/s", "TFLOPS", "spread"})
 	compares := b.compares()
 	if compares {
 		header = append(header, "best peer", "µs", "ratio")
 	}
 	t := newTable(header...)
 	for _, r := range b.rows {
-		kv := strconv.Itoa(r.KV)
-		if r.Varlen {
-			kv = "≤" + kv
-		}
-		row := table.Row{r.Heads, r.SQ, r.Batch, kv, fixed(r.Microseconds, 2), fixed(r.TBps(), 2), fixed(r.TFLOPS(), 0), fixed(100*r.Spread, 1) + "%"}
-		if b.sustained {
-			row = append(row, fixed(r.BurstMicroseconds, 2), fixed(r.SustainedMicroseconds, 2))
-		}
+		row := append(shapeCells(r.Shape), r.BlockH, fixed(r.Microseconds, 2), fixed(r.TBps(r.Microseconds), 2), fixed(r.TFLOPS(r.Microseconds), 0), percent(r.Spread))
 		if compares && len(r.anchor.Peers) > 0 {
 			best := r.anchor.Best()
 			row = append(row, best.Name, fixed(best.Microseconds, 2), fixed(r.ratio(), 3))
@@ -113,30 +132,49 @@ func (b *benchReport) table() table.Writer {
 	return t
 }
 
-// means are the geometric means of the ratios, by group.
-func (b *benchReport) means() table.Writer {
-	t := newTable("geometric mean of best peer / ours", "shapes", "ratio", "slowest", "faster in")
+// summary is a table of the geometric means of a value of the rows, by group:
+// its title and the columns after the mean.
+type summary struct {
+	title, worst, count string
+	value               func(benchRow) float64 // NaN = the row has none
+	isWorse             func(a, b float64) bool
+	counts              func(float64) bool
+}
+
+func (b *benchReport) summarise(s summary) table.Writer {
+	t := newTable(s.title, "shapes", "ratio", s.worst, s.count)
 	for _, g := range bench.Groups {
-		var ratios []float64
-		faster := 0
+		var values []float64
+		count := 0
+		worst := math.NaN()
 		for _, r := range b.rows {
-			if g.Has(r.Shape) && len(r.anchor.Peers) > 0 {
-				ratios = append(ratios, r.ratio())
-				if r.ratio() > 1 {
-					faster++
-				}
+			v := s.value(r)
+			if !g.Has(r.Shape) || math.IsNaN(v) {
+				continue
+			}
+			values = append(values, v)
+			if s.counts(v) {
+				count++
+			}
+			if math.IsNaN(worst) || s.isWorse(v, worst) {
+				worst = v
 			}
 		}
-		if len(ratios) == 0 {
-			continue
+		if len(values) > 0 {
+			t.AppendRow(table.Row{g.Name, len(values), fixed(bench.GeometricMean(values), 3), fixed(worst, 3), count})
 		}
-		low := ratios[0]
-		for _, v := range ratios {
-			low = min(low, v)
-		}
-		t.AppendRow(table.Row{g.Name, len(ratios), fixed(bench.GeometricMean(ratios), 3), fixed(low, 3), faster})
 	}
 	return t
+}
+
+func less(a, b float64) bool { return a < b }
+func more(a, b float64) bool { return a > b }
+
+// means are the geometric means of the ratios to the best peers.
+func (b *benchReport) means() table.Writer {
+	return b.summarise(summary{
+		"geometric mean of best peer / ours", "slowest", "faster in", benchRow.ratio, less, func(v float64) bool { return v > 1 },
+	})
 }
 
 func (b *benchReport) compileTimes() table.Writer {
@@ -152,42 +190,4 @@ func (b *benchReport) compileTimes() table.Writer {
 
 func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-// csv is the figures for programs.
-func (b *benchReport) csv() []byte {
-	var out bytes.Buffer
-	a := b.attributes
-	fmt.Fprintf(&out, "# %s, driver for CUDA %d.%d, bf16, page %d, stream %.3f TB/s before and %.3f after; microseconds per call incl. combine\n",
-		b.device, a.DriverVersion/1000, a.DriverVersion%1000/10, 64, b.stream, b.streamAfter)
-	w := csv.NewWriter(&out)
-	header := []string{"heads", "s_q", "batch", "kv_len", "causal", "varlen", "us", "tb_per_s", "tflops", "spread", "calls", "out_error", "lse_error"}
-	if b.sustained {
-		header = append(header, "burst_us", "sustained_us")
-	}
-	if b.compares() {
-		header = append(header, "best_peer", "best_peer_us", "ratio")
-	}
-	w.Write(header)
-	bit := func(v bool) string {
-		if v {
-			return "1"
-		}
-		return "0"
-	}
-	for _, r := range b.rows {
-		row := []string{
-			strconv.Itoa(r.Heads), strconv.Itoa(r.SQ), strconv.Itoa(r.Batch), strconv.Itoa(r.KV), bit(r.SQ > 1), bit(r.Varlen),
-			fixed(r.Microseconds, 3), fixed(r.TBps(), 4), fixed(r.TFLOPS(), 2), fixed(r.Spread, 4), strconv.Itoa(r.Calls),
-			strconv.FormatFloat(r.OutError, 'e', 2, 64), strconv.FormatFloat(r.LSEError, 'e', 2, 64),
-		}
-		if b.sustained {
-			row = append(row, fixed(r.BurstMicroseconds, 3), fixed(r.SustainedMicroseconds, 3))
-		}
-		if b.compares() {
-			best := r.anchor.Best()
-			row = append(row, best.Name, fixed(best.Microseconds, 3), fixed(r.ratio(), 4))
-		}
-		w.Write(row)
-	}
-	w.Flush() // a bytes.Buffer does not fail
-	return out.Bytes()
-}
+func percent(v float64) string { return fixed(100*v, 1) + "%" }

@@ -41,6 +41,31 @@ func (s source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	return templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms)
 }
 
+const (
+	mostBlockH    = 128
+	mostRowBlocks = 16 // each reads the whole cache
+	wideBlockH    = 64 // and above: rows on wgmma's M
+)
+
+// rowBlocks returns the row blocks worth trying for heads × sq rows: those that
+// can be built and are smaller than the rows, the smallest that holds them all,
+// and wide ones of which more than half is used.
+func (s source) rowBlocks(heads, sq int) (blocks []int) {
+	rows, covered := heads*sq, false
+	for h := 8; h <= mostBlockH; h += 8 {
+		spec := s.tune
+		spec.Heads, spec.SQ, spec.BlockH = heads, sq, h
+		if spec.WithDefaults().Validate() != nil || (rows+h-1)/h > mostRowBlocks {
+			continue
+		}
+		if !covered || h >= wideBlockH && h < 2*rows {
+			blocks = append(blocks, h)
+		}
+		covered = covered || h >= rows
+	}
+	return blocks
+}
+
 // build generates one kernel for the runtime.
 func build(kernel string, spec templates.Spec) (runtime.Variant, error) {
 	out, err := templates.Build(kernel, spec)
