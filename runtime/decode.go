@@ -52,9 +52,13 @@ func LoadDecode(drv Driver, v DecodeVariants) (_ *Decode, err error) {
 	for _, load := range []struct {
 		to      *boundKernel
 		variant Variant
+		kernel  string
 	}{
-		{&d.attend, v.Decode}, {&d.schedule, v.Schedule}, {&d.merge, v.Combine},
+		{&d.attend, v.Decode, "absorb_decode"}, {&d.schedule, v.Schedule, "decode_schedule"}, {&d.merge, v.Combine, "decode_combine"},
 	} {
+		if m := load.variant.Manifest; m != nil && m.Kernel != load.kernel {
+			return nil, fmt.Errorf("%s is kernel %q, must be %q", load.variant.label(), m.Kernel, load.kernel)
+		}
 		k, err := Load(drv, load.variant)
 		if err != nil {
 			return nil, err
@@ -120,6 +124,9 @@ func (d *Decode) Close() error {
 	return errors.Join(all...)
 }
 
+// closed is what a call after Close is told.
+const closed = "was closed, must be loaded"
+
 // ScheduleArgs are the arguments of Schedule.
 type ScheduleArgs struct {
 	Batch int
@@ -135,6 +142,9 @@ type ScheduleArgs struct {
 // in the arguments is an ArgumentError and launches nothing; batch 0 launches
 // nothing.
 func (d *Decode) Schedule(s Stream, a ScheduleArgs) error {
+	if d.schedule.kernel == nil {
+		return errors.New("decode schedule: " + closed)
+	}
 	if err := d.scheduleArgs(s, &a); err != nil {
 		return fmt.Errorf("decode schedule: %w", err)
 	}
@@ -172,6 +182,9 @@ type DecodeArgs struct {
 // Run attends. A mistake in the arguments is an ArgumentError and launches
 // nothing; batch 0 launches nothing.
 func (d *Decode) Run(s Stream, a DecodeArgs) error {
+	if d.attend.kernel == nil {
+		return errors.New("decode: " + closed)
+	}
 	if err := d.decodeArgs(s, &a); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}

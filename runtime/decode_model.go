@@ -64,6 +64,7 @@ func readModel(decode, combine, schedule *manifest.Manifest) (DecodeModel, error
 			got, own int
 		}{
 			{"heads", o.Heads, model.Heads}, {"s_q", o.SQ, model.SQ}, {"latent", o.Latent, model.Latent}, {"page", o.Page, model.Page},
+			{"block_h", o.BlockH, model.BlockH}, // the layout of partial results and of the arrival counts
 		} {
 			if field.got != 0 && field.got != field.own {
 				return model, fmt.Errorf("%s was made for %s %d, %s for %d", other.Kernel, field.name, field.got, decode.Kernel, field.own)

@@ -135,6 +135,17 @@ func TestLoadDecodeRefuses(t *testing.T) {
 			"decode_combine was made for heads 8, absorb_decode for 16"},
 		"spec of a file": {func(v *DecodeVariants) { v.Combine.Manifest.Spec = map[string]any{"s_q": 2.0} },
 			"decode_combine was made for s_q 2, absorb_decode for 1"},
+		"other row block": {func(v *DecodeVariants) { v.Combine.Manifest.Spec = fakeSpec{BlockH: 32} },
+			"decode_combine was made for block_h 32, absorb_decode for 16"},
+		"schedule of another row block": {func(v *DecodeVariants) { v.Schedule.Manifest.Spec = fakeSpec{BlockH: 32} },
+			"decode_schedule was made for block_h 32, absorb_decode for 16"},
+		"exchanged": {func(v *DecodeVariants) { v.Decode, v.Combine = v.Combine, v.Decode },
+			`decode_combine is kernel "decode_combine", must be "absorb_decode"`},
+		"one for all": {func(v *DecodeVariants) { v.Schedule, v.Combine = v.Decode, v.Decode },
+			`absorb_decode is kernel "absorb_decode", must be "decode_schedule"`},
+		"no threads": {func(v *DecodeVariants) { v.Combine.Manifest.Threads = 0 },
+			"load decode_combine on fake: manifest threads was 0, must be 1 to 1024 per block"},
+		"nothing": {func(v *DecodeVariants) { *v = DecodeVariants{} }, "it has no manifest"},
 		"other out": {func(v *DecodeVariants) {
 			v.Combine = variant("decode_combine", 128, nil, "out", "*f16")
 		}, "decode_combine writes fp16, absorb_decode bf16"},
@@ -179,5 +190,27 @@ func TestDecodeModel(t *testing.T) {
 	}
 	if err := decode.Close(); err != nil || d.unloaded != 3 {
 		t.Errorf("close: %v, %d unloaded", err, d.unloaded)
+	}
+	if err := decode.Close(); err != nil || d.unloaded != 3 {
+		t.Errorf("close again: %v, %d unloaded", err, d.unloaded)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	r := newRig(t, 16, 2, 16)
+	if err := r.decode.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range map[string]error{"decode": r.decode.Run(r.stream, r.args), "decode schedule": r.decode.Schedule(r.stream, r.sched)} {
+		if want := call + ": was closed, must be loaded"; err == nil || err.Error() != want {
+			t.Errorf("%v: want %s", err, want)
+		}
+	}
+}
+
+func TestNoDriver(t *testing.T) {
+	_, err := LoadDecode(nil, decodeVariants(16, 1, 16))
+	if want := "load absorb_decode: driver was nil, must be a device"; err == nil || err.Error() != want {
+		t.Errorf("%v: want %s", err, want)
 	}
 }

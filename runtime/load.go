@@ -54,6 +54,9 @@ type Warning struct {
 // it, gives it local memory (a spill or a stack frame) or finds other
 // parameters in it. Lesser complaints of the compiler are in Kernel.Warnings.
 func Load(drv Driver, v Variant) (*Kernel, error) {
+	if drv == nil {
+		return nil, fmt.Errorf("load %s: driver was nil, must be a device", v.label())
+	}
 	k, err := load(drv, v)
 	if err != nil {
 		return nil, fmt.Errorf("load %s on %s: %w", v.label(), drv.Name(), err)
@@ -111,6 +114,9 @@ func (v *Variant) check() error {
 		if got := hex.EncodeToString(sum[:]); got != want {
 			return fmt.Errorf("the manifest describes another text: PTX has SHA-256 %s, the manifest says %s", got, want)
 		}
+	}
+	if n := v.Manifest.Threads; n < 1 || n > maxThreads {
+		return fmt.Errorf("manifest threads was %d, must be 1 to %d per block", n, maxThreads)
 	}
 	end := 0
 	for _, p := range v.Manifest.Params {
@@ -257,10 +263,11 @@ func readLog(log string) []Warning {
 	return warnings
 }
 
-// Limits of a grid's dimensions.
+// Limits of a block and of a grid's dimensions.
 const (
-	maxGridX  = 1<<31 - 1
-	maxGridYZ = 65535
+	maxThreads = 1024
+	maxGridX   = 1<<31 - 1
+	maxGridYZ  = 65535
 )
 
 // Launch launches the kernel with the manifest's block, cluster and shared

@@ -111,6 +111,12 @@ func balancedBlock(rows int) int {
 // seesaw reports whether the spec's rows lie on wgmma's M.
 func (s Spec) seesaw() bool { return s.BlockH == seesawBlockH }
 
+// maxRows is the most query rows that a request may have.
+const (
+	maxRows = 1 << 14
+	tooMany = "more than 2¹⁴ rows per request"
+)
+
 // Validate reports the first field that cannot be built.
 func (s Spec) Validate() error {
 	refuse := func(field string, value, nearest any, reason string, args ...any) error {
@@ -121,8 +127,12 @@ func (s Spec) Validate() error {
 		return refuse("heads", s.Heads, 1, "a query has at least one head")
 	case s.SQ < 1:
 		return refuse("sq", s.SQ, 1, "a request has at least one query token")
-	case s.Rows() > 1<<14:
-		return refuse("heads × sq", s.Rows(), 1<<14, "more than 2¹⁴ rows per request")
+	case s.Heads > maxRows: // before the product, which might overflow
+		return refuse("heads", s.Heads, maxRows/min(s.SQ, maxRows), tooMany)
+	case s.SQ > maxRows:
+		return refuse("sq", s.SQ, maxRows/s.Heads, tooMany)
+	case s.Rows() > maxRows:
+		return refuse("heads × sq", s.Rows(), maxRows, tooMany)
 	case s.BlockH != seesawBlockH && (s.BlockH%8 != 0 || s.BlockH < 8 || s.BlockH > swapBlockH):
 		near := nearest(s.BlockH, 8, 8, swapBlockH)
 		if s.BlockH > (swapBlockH+seesawBlockH)/2 {

@@ -3,6 +3,7 @@ package templates
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -104,6 +105,19 @@ func TestRefusals(t *testing.T) {
 				t.Error("nothing was refused")
 			}
 		})
+	}
+	for _, s := range []Spec{
+		{Heads: 1 << 62, SQ: 4}, {Heads: 4, SQ: 1 << 62}, {Heads: 1 << 62, SQ: 4, BlockH: 8},
+		{Heads: 1 << 14, SQ: 2}, {Heads: 2, SQ: 1 << 14}, {Heads: 129, SQ: 128}, {Heads: math.MaxInt},
+	} {
+		if e := refusal(t, s); e == nil || !strings.Contains(e.Reason, "rows per request") {
+			t.Errorf("%d heads × %d: %v", s.Heads, s.SQ, e)
+		}
+	}
+	for _, kernel := range Kernels() { // both are wrong, so that no one number mends it
+		if _, err := Build(kernel.Name, Spec{Heads: 3037000500, SQ: 3037000500}); err == nil || !strings.Contains(err.Error(), "rows per request") {
+			t.Errorf("%s: %v", kernel.Name, err)
+		}
 	}
 	if e := refusal(t, Spec{DType: "fp8"}); e == nil || e.Field != "dtype" {
 		t.Errorf("dtype fp8: %v", e)

@@ -26,6 +26,9 @@ type runFlags struct {
 	json          bool
 }
 
+// mostRequests bounds -batch.
+const mostRequests = 1 << 16
+
 // lengths is a flag that holds a list of sequence lengths.
 type lengths []int
 
@@ -92,6 +95,9 @@ func (f *runFlags) problem(s templates.Spec) (*cases.Case, error) {
 	}
 	if f.batch < 0 || f.batch > 0 && f.batch < len(f.kv) {
 		return nil, usagef("-batch %d: -kv has %d lengths, one for each request", f.batch, len(f.kv))
+	}
+	if f.batch > mostRequests {
+		return nil, usagef("-batch %d: at most %d, for the host makes everybody's inputs", f.batch, mostRequests)
 	}
 	c := cases.Default()
 	c.Name, c.Op = "run", "decode"

@@ -32,14 +32,18 @@ func (d Diagnostic) String() string {
 func Module(file string, m *ptx.Module, man *manifest.Manifest) []Diagnostic {
 	c := &checker{m: m}
 	c.header()
+	described := man == nil
 	for _, k := range m.Kernels {
 		kc := &kernelChecker{checker: c, k: k, g: newGraph(k)}
 		if man != nil && man.Kernel == k.Name {
-			kc.man = man
+			kc.man, described = man, true
 		}
 		for _, rule := range rules {
 			rule.check(kc)
 		}
+	}
+	if !described {
+		c.findings = append(c.findings, finding{rule: "manifest", text: fmt.Sprintf("the manifest is for kernel %q; the text has no such kernel", man.Kernel)})
 	}
 	return c.located(file)
 }

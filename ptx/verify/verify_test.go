@@ -374,7 +374,8 @@ func TestManifest(t *testing.T) {
 		want   []string
 	}{
 		{"fits", func(*manifest.Manifest) {}, nil},
-		{"other kernel", func(m *manifest.Manifest) { m.Kernel, m.Threads = "other", 9999 }, nil},
+		{"other kernel", func(m *manifest.Manifest) { m.Kernel, m.Threads = "other", 9999 }, []string{
+			`the manifest is for kernel "other"; the text has no such kernel`}},
 		{"threads", func(m *manifest.Manifest) { m.Threads = 512 }, []string{"512 threads; .maxntid allows 256"}},
 		{"version", func(m *manifest.Manifest) { m.PTXVersion = "8.1" }, []string{"ptx_version 8.1; the text has 8.0"}},
 		{"offset", func(m *manifest.Manifest) { m.Params[1].Offset = 8 }, []string{
