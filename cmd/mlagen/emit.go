@@ -82,6 +82,9 @@ func (a *app) emitKernel(kernel string, s templates.Spec, out, man string, check
 	if err := knownKernel(kernel); err != nil {
 		return err
 	}
+	if out == "" {
+		return usagef("-o names no file; - is standard output")
+	}
 	if out == man {
 		return usagef("-o and -manifest are both %s", out)
 	}
@@ -111,6 +114,9 @@ func checkOutputs(outputs []output) error {
 	for _, o := range outputs {
 		if o.place == "-" {
 			return usagef("-check compares files: name one with -o")
+		}
+		if at, err := os.Stat(o.place); err == nil && !at.Mode().IsRegular() {
+			return usagef("-check compares files, and %s is none", o.place)
 		}
 		old, err := os.ReadFile(o.place)
 		if err != nil {

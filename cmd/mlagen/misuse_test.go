@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -33,6 +35,52 @@ func TestUnwritableFiles(t *testing.T) {
 				t.Errorf("left behind: %v", beside)
 			}
 		})
+	}
+}
+
+// TestOutputsThatAreNoFiles: what is at the place and no file is written into
+// and stays what it is; a link stays one. (Replacing /dev/null would break a
+// machine.)
+func TestOutputsThatAreNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, linked := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "linked")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	if err := errors.Join(os.Symlink(linked, link), os.WriteFile(linked, []byte("old"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string)
+	go func() {
+		text, _ := os.ReadFile(pipe)
+		read <- string(text)
+	}()
+	code, stdout, stderr := mlagen("emit", "-kernel", "stream", "-o", link, "-manifest", pipe)
+	if code != 0 || stdout != "" {
+		t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	if text := <-read; !strings.HasPrefix(text, "{") {
+		t.Errorf("the pipe got %.40q", text)
+	}
+	for place, mode := range map[string]os.FileMode{pipe: os.ModeNamedPipe, link: os.ModeSymlink, linked: 0} {
+		if at, err := os.Lstat(place); err != nil || at.Mode().Type() != mode {
+			t.Errorf("%s: %v %v", place, at.Mode(), err)
+		}
+	}
+	if text, err := os.ReadFile(linked); err != nil || !strings.Contains(string(text), ".version") {
+		t.Errorf("behind the link: %.40q %v", text, err)
+	}
+	for want, args := range map[string][]string{
+		"two outputs are both": {"-o", filepath.Join(dir, "k"), "-manifest", dir + "/./k"},
+		"names no file":        {"-o", ""},
+		"is none":              {"-o", pipe, "-check"},
+	} {
+		if code, _, stderr := mlagen(append([]string{"emit", "-kernel", "stream"}, args...)...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit %d, %s", args, code, stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "k")); err == nil {
+		t.Error("a file of two outputs was written")
 	}
 }
 

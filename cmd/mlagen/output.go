@@ -19,48 +19,93 @@ type output struct {
 
 // writeOutputs writes all of the outputs or, as far as a file system allows,
 // none: files are written beside their place first and renamed into it at the
-// end. A file that already holds the bytes is not touched.
+// end. A file that already holds the bytes is not touched. What is no file, such
+// as a pipe or /dev/null, is never replaced by one: it is written into, last.
 func writeOutputs(stdout io.Writer, outputs ...output) (err error) {
-	temps := map[string]string{}
+	temps := map[string]string{} // by what they become
 	defer func() {
 		for _, temp := range temps {
 			err = errors.Join(err, os.Remove(temp))
 		}
 	}()
+	var direct []output
 	for _, o := range outputs {
-		if o.place == "-" {
+		target, regular, err := resolve(o.place)
+		switch {
+		case err != nil:
+			return unwritten(o.place, err)
+		case !regular:
+			direct = append(direct, o)
+			continue
+		case temps[target] != "":
+			return usagef("two outputs are both %s", target)
+		}
+		if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, o.data) {
 			continue
 		}
-		if old, err := os.ReadFile(o.place); err == nil && bytes.Equal(old, o.data) {
-			continue
-		}
-		if at, err := os.Stat(o.place); err == nil && at.IsDir() {
-			return unwritten(o.place, syscall.EISDIR)
-		}
-		temp, err := writeTemp(o)
-		if err != nil {
+		if temps[target], err = writeTemp(target, o); err != nil {
+			delete(temps, target)
 			return err
 		}
-		temps[o.place] = temp
 	}
-	for place, temp := range temps {
-		if err := os.Rename(temp, place); err != nil {
-			return unwritten(place, err)
+	for target, temp := range temps {
+		if err := os.Rename(temp, target); err != nil {
+			return unwritten(target, err)
 		}
-		delete(temps, place)
+		delete(temps, target)
 	}
-	for _, o := range outputs {
-		if o.place == "-" {
-			if _, err := stdout.Write(o.data); err != nil {
-				return fmt.Errorf("standard output: %w", err)
-			}
+	for _, o := range direct {
+		if err := o.writeInto(stdout); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// unwritten says that the file at place could not be written, and why, without
-// the name of the one that was to become it.
+// resolve follows links from a place to the file there or to be there; regular
+// is false for what is there and no file.
+func resolve(place string) (target string, regular bool, err error) {
+	if place == "-" {
+		return place, false, nil
+	}
+	at, err := os.Stat(place)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return filepath.Clean(place), true, nil
+	case err != nil:
+		return place, false, err
+	case at.IsDir():
+		return place, false, syscall.EISDIR
+	case !at.Mode().IsRegular():
+		return place, false, nil
+	}
+	if target, err = filepath.EvalSymlinks(place); err != nil {
+		return place, false, nil // an open file without a name, behind a link of /proc
+	}
+	return target, true, nil
+}
+
+// writeInto writes the output to standard output, or into what is at its place.
+func (o output) writeInto(stdout io.Writer) error {
+	if o.place == "-" {
+		if _, err := stdout.Write(o.data); err != nil {
+			return fmt.Errorf("standard output: %w", err)
+		}
+		return nil
+	}
+	f, err := os.OpenFile(o.place, os.O_WRONLY, 0)
+	if err != nil {
+		return unwritten(o.place, err)
+	}
+	_, err = f.Write(o.data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return unwritten(o.place, err)
+	}
+	return nil
+}
+
+// unwritten says that nothing could be written at place, and why, without the
+// name of the file that was to be renamed.
 func unwritten(place string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		err = path.Err
@@ -70,9 +115,9 @@ func unwritten(place string, err error) error {
 	return fmt.Errorf("write %s: %w", place, err)
 }
 
-// writeTemp writes the output beside its place, durably.
-func writeTemp(o output) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(o.place), "."+filepath.Base(o.place)+".*")
+// writeTemp writes the output beside its target, durably.
+func writeTemp(target string, o output) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
 	if err != nil {
 		return "", unwritten(o.place, err)
 	}

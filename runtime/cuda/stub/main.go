@@ -94,6 +94,9 @@ func compile(text, output string) error {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return err
 	}
+	if at, err := os.Stat(output); err == nil && !at.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file and is not replaced by one", output)
+	}
 	temporary := fmt.Sprintf("%s.%d.tmp", output, os.Getpid())
 	defer os.Remove(temporary)
 	command := exec.Command(compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-", "-o", temporary)
