@@ -169,7 +169,7 @@ type DecodeArgs struct {
 	BlockTable Tensor // s32 [batch, width]: page ids; entries past a request's last page are never read
 	KVLen      Tensor // s32 [batch], as in Schedule
 
-	Schedule  Buffer // as Schedule filled it
+	Schedule  Buffer // as Schedule filled it; Run counts in it: two runs with one schedule must not overlap
 	Workspace Buffer // WorkspaceBytes(Batch, Splits), aligned to 16 bytes; contents mean nothing before and after
 
 	Out Tensor // [batch, s_q, heads, latent], of the model's Out type; every element is written
@@ -181,6 +181,11 @@ type DecodeArgs struct {
 
 // Run attends. A mistake in the arguments is an ArgumentError and launches
 // nothing; batch 0 launches nothing.
+//
+// KVLen, BlockTable and Schedule are read as soon as the kernel before it in the
+// stream lets its dependents start. A kernel that does so early
+// (griddepcontrol.launch_dependents) and writes one of them must have another
+// between it and Run.
 func (d *Decode) Run(s Stream, a DecodeArgs) error {
 	if d.attend.kernel == nil {
 		return errors.New("decode: " + closed)
