@@ -112,6 +112,14 @@ func (r *benchRun) timed(err error, skip bool) (bool, error) {
 	return false, nil
 }
 
+// within says what an error is of.
+func within(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
+
 // decodes times the shapes between two measurements of the bandwidth.
 func (r *benchRun) decodes(report *benchReport, shapes []bench.Anchor, p progress) (err error) {
 	if report.stream, err = r.bench.Bandwidth(); err != nil {
@@ -146,7 +154,7 @@ func (r *benchRun) decode(s bench.Anchor) (row benchRow, ok bool, err error) {
 			v, ok := row.Result, true
 			if h != row.BlockH {
 				v, err = r.bench.DecodeWith(s.Shape, bench.Setting{BlockH: h, Splits: r.flags.splits})
-				if ok, err = r.timed(err, true); err != nil {
+				if ok, err = r.timed(within(err, "row block %d", h), true); err != nil {
 					return row, true, err
 				}
 			}
@@ -157,7 +165,7 @@ func (r *benchRun) decode(s bench.Anchor) (row benchRow, ok bool, err error) {
 	}
 	if n := r.flags.invariant; n > 0 {
 		v, err := r.bench.DecodeWith(s.Shape, bench.Setting{AnyLoad: true, Splits: n})
-		ok, err := r.timed(err, true)
+		ok, err := r.timed(within(err, "batch-invariant, %d pieces", n), true)
 		if err != nil {
 			return row, true, err
 		}

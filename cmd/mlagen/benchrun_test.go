@@ -58,7 +58,7 @@ func TestBenchRun(t *testing.T) {
 		{name: "invariant", flags: benchFlags{invariant: 8}, asked: 2, rows: 1},
 		{name: "all", flags: benchFlags{variant: "all"}, asked: 3, rows: 1, blocks: []int{8, 16, 24}},
 		{name: "all, one wrong, one not loaded", flags: benchFlags{variant: "all"}, fails: map[int]error{8: fmt.Errorf("x: %w", wrong), 24: load},
-			asked: 3, rows: 1, blocks: []int{16}, wrong: 1, says: "off by one"},
+			asked: 3, rows: 1, blocks: []int{16}, wrong: 1, says: "row block 8: x: WRONG RESULT, no time: off by one"},
 		{name: "the chosen one is wrong", flags: benchFlags{variant: "all"}, fails: map[int]error{16: wrong}, asked: 1, wrong: 1, says: "off by one"},
 		{name: "the chosen one is not loaded", fails: map[int]error{16: load}, asked: 1, err: load},
 		{name: "the device is lost", flags: benchFlags{variant: "all"}, fails: map[int]error{24: lost}, asked: 3, rows: 1, blocks: []int{8, 16}, err: lost},

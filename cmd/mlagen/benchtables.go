@@ -89,7 +89,7 @@ func (r benchRow) choice() float64 {
 	return r.Microseconds / r.best().Microseconds
 }
 
-const variantLegend = "µs by row block; * chosen, < best, - not applicable\n"
+const variantLegend = "µs by row block; * chosen, < best, - not timed\n"
 
 // variantTable is a column per row block.
 func (b *benchReport) variantTable() table.Writer {

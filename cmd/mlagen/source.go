@@ -73,5 +73,8 @@ func build(kernel string, spec templates.Spec) (runtime.Variant, error) {
 		return runtime.Variant{}, fmt.Errorf("%s: %w", kernel, err)
 	}
 	name := fmt.Sprintf("%s heads=%d s_q=%d %s", kernel, spec.Heads, spec.SQ, spec.DType)
+	if spec.BlockH > 0 {
+		name = fmt.Sprintf("%s block=%d", name, spec.BlockH)
+	}
 	return runtime.Variant{Name: name, PTX: out.PTX, Manifest: out.Manifest}, nil
 }

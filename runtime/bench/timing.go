@@ -137,7 +137,9 @@ func (b *Bench) sustain(w *work, seconds float64) (burst, sustained float64, pow
 			return 0, 0, nil, err
 		}
 		times = append(times, t)
-		total += t
+		if total += t; total == 0 {
+			return 0, 0, nil, errors.New("the device keeps no time")
+		}
 	}
 	if err := b.stream.Synchronize(); err != nil {
 		return 0, 0, nil, err
