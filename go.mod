@@ -7,7 +7,6 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.9.2
 	github.com/peterbourgon/ff/v3 v3.4.0
 	github.com/sbinet/npyio v0.6.0
-	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/x448/float16 v0.8.4
 	golang.org/x/term v0.44.0
 	gorgonia.org/cu v0.9.6
@@ -18,7 +17,6 @@ require (
 	github.com/campoy/embedmd v1.0.0 // indirect
 	github.com/google/uuid v1.1.1 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
-	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
