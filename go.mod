@@ -3,6 +3,7 @@ module github.com/mlagen/mlagen
 go 1.26.0
 
 require (
+	github.com/dave/jennifer v1.7.1
 	github.com/google/go-cmp v0.7.0
 	github.com/jedib0t/go-pretty/v6 v6.9.2
 	github.com/peterbourgon/ff/v3 v3.4.0
