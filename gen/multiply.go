@@ -7,6 +7,9 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
+// AccumulatorRows is the height of an accumulator: wgmma's M.
+const AccumulatorRows = 64
+
 // Accumulator is a 64×N f32 matrix spread over a warpgroup's registers, N/2 in
 // each thread, as wgmma's D fragment is.
 type Accumulator struct {

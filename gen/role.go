@@ -15,6 +15,9 @@ type Role struct {
 	Body      func()
 }
 
+// WarpgroupThreads is the number of threads of a warpgroup.
+const WarpgroupThreads = hopper.WarpgroupThreads
+
 // Warpgroups returns the warps of n warpgroups.
 func Warpgroups(n int) int { return 4 * n }
 

@@ -29,6 +29,10 @@ func (t Tile) Blocks() int { return t.layout().Blocks() }
 // BlockBytes returns the size of one column block.
 func (t Tile) BlockBytes() int { return t.layout().BlockBytes() }
 
+// Box returns the shape in which the copy engine brings one column block:
+// columns, then rows.
+func (t Tile) Box() []int { return t.layout().Box() }
+
 // Bytes returns the size of the tile.
 func (t Tile) Bytes() int { return t.layout().Bytes() }
 

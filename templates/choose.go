@@ -4,11 +4,11 @@ package templates
 // for batch requests of so many tokens each on a device of so many SMs. Narrow
 // blocks start and merge sooner, wide ones multiply more per tile they read.
 //
-// The thresholds are what an H200 showed (golden/perf/decode.md): a CTA takes
-// 1.2 µs for a tile with 16 rows, 1.8 with 32 and 1.9 with 64, while launch,
-// queries and merge of a cut request cost about 6, 7 and 12 µs.
+// The thresholds separate what was faster on an H200 when every block was timed
+// over the shapes of golden/perf/h200-decode.csv with at most 16 requests. The
+// full runs give about 1.2 µs per tile with 16 rows, 1.8 with 32 and 1.9 with 64.
 func ChooseBlockH(rows, batch, tokens, sms int) int {
-	tiles := batch * ((tokens + 63) / 64)
+	tiles := batch * ceilQuotient(tokens, pageTokens)
 	// perCTA is the tiles that a CTA reads when blocks of h rows share the device.
 	perCTA := func(h int) int {
 		parts := max(1, sms/ceilQuotient(rows, h))
@@ -24,10 +24,11 @@ func ChooseBlockH(rows, batch, tokens, sms int) int {
 		return balancedBlock(rows)
 	case batch <= 4 && perCTA(16) <= 8:
 		return 16
-	case perCTA(32) <= 8 && rows <= 64, perCTA(32) <= 8 && batch == 1, perCTA(32) <= 16 && rows <= 64:
+	case rows <= seesawBlockH && perCTA(32) <= 16, batch == 1 && perCTA(32) <= 8:
 		return 32
 	}
 	return seesawBlockH
 }
 
+// ceilQuotient returns ⌈a/b⌉.
 func ceilQuotient(a, b int) int { return (a + b - 1) / b }

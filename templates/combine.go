@@ -78,14 +78,6 @@ type unit struct {
 	parts          gen.Pointer // the lane's vector in the first slot
 }
 
-// threads returns the threads among which decode spreads a row block's output.
-func (c combiner) threads() int {
-	if c.s.seesaw() {
-		return 256
-	}
-	return 128
-}
-
 // vectors returns the vectors of a row block.
 func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / 4 }
 
@@ -115,7 +107,7 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 		e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
 		inRequest := i.Rem(per)
 		block, v := inRequest.Div(perBlock), inRequest.Rem(perBlock)
-		warps := c.threads() / 32
+		warps := c.s.teamThreads() / 32
 		quad, warp := v.Div(warps), v.Rem(warps)
 		u := unit{request: e[0], count: e[2]}
 		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
-	"github.com/mlagen/mlagen/ptx/hopper"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
@@ -24,11 +23,22 @@ type decodeCTA struct {
 	rowBlock, firstRow gen.Value
 }
 
+// kvPromotion is the L2 promotion of the cache's tensor map in bytes. 256 would
+// read up to 8 % slower (measured on an H200 before these kernels: 4.18 against
+// 4.56 TB/s on random pages).
+const kvPromotion = 128
+
+// kvTensor declares the paged cache, of which a box is one column block of a tile.
+func kvTensor(k *gen.Kernel, s Spec) gen.TensorMap {
+	tile := s.kvTile()
+	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(tile.Box(), 1), tile.Swizzle, kvPromotion)
+}
+
 // newDecodeCTA declares the kernel's parameters.
 func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	return &decodeCTA{
 		k: k, s: s,
-		kv:          k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128),
+		kv:          kvTensor(k, s),
 		queries:     queryReader(k, s),
 		table:       k.Pointer("block_table", isa.S32),
 		tableStride: k.Scalar("block_table_stride", isa.S64),

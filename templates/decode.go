@@ -46,7 +46,7 @@ type latentRun struct{ first, end int }
 func (s Spec) latentRuns() []latentRun {
 	var runs []latentRun
 	for _, p := range s.kvParts() {
-		runs = append(runs, latentRun{p.First, min(p.First+p.Count, s.Latent/64)})
+		runs = append(runs, latentRun{p.First, min(p.First+p.Count, s.latentBlocks())})
 	}
 	return runs
 }
@@ -75,10 +75,11 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	c.begin()
 
 	attend := func() {
-		team := k.NamedBarrier(128)
+		team := k.NamedBarrier(s.teamThreads())
+		width := gen.AccumulatorRows // latent columns of an accumulator, one box of the tile
 		tiles := ring.Consumer()
 		scores := k.Accumulator(s.BlockH)
-		out := make([]gen.Accumulator, s.Latent/64)
+		out := make([]gen.Accumulator, s.latentBlocks())
 		for i := range out {
 			out[i] = k.Accumulator(s.BlockH)
 		}
@@ -91,7 +92,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				o.Zero()
 			}
 			k.WaitForPreviousGrid()
-			c.queries.load(it.request, c.firstRow, queries, 128)
+			c.queries.load(it.request, c.firstRow, queries, s.teamThreads())
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
@@ -108,7 +109,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				team.Sync()
 				for _, run := range s.latentRuns() {
 					if run.first < run.end {
-						k.MultiplyRows(out[run.first:run.end], tile.Columns(64*run.first, 64*(run.end-run.first)).Transposed(), weights.KMajor())
+						k.MultiplyRows(out[run.first:run.end], tile.Columns(width*run.first, width*(run.end-run.first)).Transposed(), weights.KMajor())
 					}
 					k.CommitMultiply()
 				}
@@ -119,12 +120,12 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			})
 			state := softmax.finish()
 			tile := queries.Reuse(s.outputTile())
-			perBlock := len(out[0].R) / 4 // quads of 64 latent columns
+			perBlock := len(out[0].R) / 4 // quads of one accumulator's latent columns
 			batch := perBlock * max(1, quadsInFlight/perBlock)
-			c.result.write(it, c.rowBlock, c.firstRow, out, state, mergeTeam{team, 128, k.Thread()}, columnLayout(k), tile, batch,
+			c.result.write(it, c.rowBlock, c.firstRow, out, state, mergeTeam{team, s.teamThreads(), k.Thread()}, columnLayout(k), tile, batch,
 				func(packed []gen.Value, quad int) {
 					for i := 0; i < len(packed); i += 2 * perBlock {
-						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*64)
+						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*width)
 					}
 				})
 			team.Sync() // the staged output has been read before the next queries overwrite it

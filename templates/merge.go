@@ -167,6 +167,6 @@ func rowLayout(k *gen.Kernel) fragmentRows {
 		index:   rowOf,
 		first:   k.FragmentRow(),
 		step:    func(j int) int { return 8 * j },
-		speaker: k.Thread().Lt(128).And(k.Lane().And(3).Eq(0)),
+		speaker: k.Thread().Lt(gen.WarpgroupThreads).And(k.Lane().And(3).Eq(0)),
 	}
 }

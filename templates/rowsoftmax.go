@@ -72,8 +72,7 @@ func (c *rowSoftmax) follow(reference gen.Region, out gen.Accumulator) {
 }
 
 // lead raises the reference where a score exceeds it by more than maxLag,
-// scales the accumulator to it, and leaves it for the other warpgroup. scaled
-// runs before the accumulator is touched.
+// scales the accumulator to it, and leaves it for the other warpgroup.
 func (c *rowSoftmax) lead(top [2]gen.Value, reference gen.Region, out gen.Accumulator) {
 	k := c.k
 	var next, grown [2]gen.Value
@@ -133,7 +132,7 @@ func (c *rowSoftmax) finish(sums gen.Region, group gen.Value, both gen.NamedBarr
 		own[h] = c.sum[h].Reduce(gen.SumOf, 1, 2)
 	}
 	k.If(k.Lane().And(3).Eq(0), func() {
-		mine := sums.At(group.Mul(64).Add(row))
+		mine := sums.At(group.Mul(seesawBlockH).Add(row))
 		mine.Store(0, own[0])
 		mine.Store(8, own[1])
 	})
@@ -141,13 +140,14 @@ func (c *rowSoftmax) finish(sums gen.Region, group gen.Value, both gen.NamedBarr
 	var st softmaxState
 	all := sums.At(row)
 	for h := range own {
-		st.add(k, c.max[h].Value, all.Load(8*h).Add(all.Load(64+8*h)))
+		st.add(k, c.max[h].Value, all.Load(8*h).Add(all.Load(seesawBlockH+8*h)))
 	}
 	return st
 }
 
-// sums is the size of finish's scratch.
-const rowSumWords = 2 * 64
+// rowSumWords is the size of finish's scratch: a word per row and warpgroup.
+const rowSumWords = 2 * seesawBlockH
 
-// referenceWords is the size of one warpgroup's word to the other.
-const referenceWords = 64
+// referenceWords is the size of one warpgroup's references for the other: a
+// word per row.
+const referenceWords = seesawBlockH

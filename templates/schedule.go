@@ -13,8 +13,8 @@ const (
 )
 
 // pieceCost is what a piece of work costs beside its tiles (queries, write-out,
-// merge), in tiles, as an H200 showed: about 2.5 µs with narrow row blocks and
-// 7 µs with 64 rows, against 1.2 and 1.9 µs per tile.
+// merge), in tiles. An estimate from whole runs on an H200, where requests cut
+// and whole differed by about so much; it was not fitted.
 func (s Spec) pieceCost() int {
 	if s.seesaw() {
 		return 4

@@ -33,24 +33,24 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 
 	half := s.Latent / 2
 	ring := k.Pipeline("kv", 3*s.Stages, s.kvTile(),
-		gen.Part{First: s.Latent / 64, Count: s.Rope / 64, Arrivals: 4},
-		gen.Part{First: 0, Count: half / 64, Arrivals: 4},
-		gen.Part{First: half / 64, Count: half / 64, Arrivals: 4})
+		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
+		gen.Part{First: 0, Count: s.latentBlocks() / 2, Arrivals: 4},
+		gen.Part{First: s.latentBlocks() / 2, Count: s.latentBlocks() / 2, Arrivals: 4})
 	queries := k.SharedTile("q", s.queryTile())
 	firstWeights := k.SharedTile("p", s.weightTile())
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)
 	sums := k.SharedArray("sums", isa.F32, rowSumWords)
 	c.begin()
-	both := k.NamedBarrier(256)
-	ready := [2]gen.NamedBarrier{k.NamedBarrier(256), k.NamedBarrier(256)}
-	turn := k.NamedBarrier(256)
+	both := k.NamedBarrier(s.teamThreads())
+	ready := [2]gen.NamedBarrier{k.NamedBarrier(s.teamThreads()), k.NamedBarrier(s.teamThreads())}
+	turn := k.NamedBarrier(s.teamThreads())
 	reference := [2]gen.Region{references, references.At(referenceWords)}
 
 	// side is one warpgroup's work; which says whether it is the left (0) or
 	// the right (1).
 	side := func(which int, attend func(pair pair)) func() {
 		return func() {
-			team := k.NamedBarrier(128)
+			team := k.NamedBarrier(gen.WarpgroupThreads)
 			tiles := ring.Consumer()
 			p := pair{
 				k: k, s: s, which: which, team: team, tiles: tiles,
@@ -63,7 +63,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.firstRow = c.firstRow
 				p.softmax.reset()
 				k.WaitForPreviousGrid()
-				c.queries.load(it.request, c.firstRow, queries, 256)
+				c.queries.load(it.request, c.firstRow, queries, s.teamThreads())
 				p.out.Zero()
 				k.FenceAsync()
 				both.Sync()
@@ -73,7 +73,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				})
 				state := p.softmax.finish(sums, k.Int(which), both)
 				tile := queries.Reuse(s.outputTile())
-				c.result.write(it, c.rowBlock, c.firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, 256, k.Thread()}, rowLayout(k), tile, quadsInFlight,
+				c.result.write(it, c.rowBlock, c.firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rowLayout(k), tile, quadsInFlight,
 					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) })
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})

@@ -47,7 +47,7 @@ func (e *SpecError) Error() string {
 func (s Spec) Rows() int { return s.Heads * s.SQ }
 
 // RowBlocks returns the CTAs that share a request's rows.
-func (s Spec) RowBlocks() int { return (s.Rows() + s.BlockH - 1) / s.BlockH }
+func (s Spec) RowBlocks() int { return ceilQuotient(s.Rows(), s.BlockH) }
 
 // PaddedRows returns the rows of all row blocks, the unused ones included: the
 // height of a partial result.
@@ -78,8 +78,8 @@ func (s Spec) WithDefaults() Spec {
 	set(&s.SQ, 1)
 	set(&s.Latent, 512)
 	set(&s.Rope, 64)
-	set(&s.Page, 64)
-	set(&s.BlockN, 64)
+	set(&s.Page, pageTokens)
+	set(&s.BlockN, pageTokens)
 	set(&s.Cluster, 1)
 	set(&s.Stages, 2)
 	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
@@ -111,6 +111,21 @@ func balancedBlock(rows int) int {
 // seesaw reports whether the spec's rows lie on wgmma's M.
 func (s Spec) seesaw() bool { return s.BlockH == seesawBlockH }
 
+// latentBlocks returns the column blocks of a KV tile that are latent.
+func (s Spec) latentBlocks() int { return s.Latent / s.kvTile().BlockCols() }
+
+// teamThreads returns the threads among which a row block's output is spread:
+// one warpgroup, or seesaw's two.
+func (s Spec) teamThreads() int {
+	if s.seesaw() {
+		return 2 * gen.WarpgroupThreads
+	}
+	return gen.WarpgroupThreads
+}
+
+// pageTokens is the page and tile size that the kernels are built for.
+const pageTokens = 64
+
 // maxRows is the most query rows that a request may have.
 const (
 	maxRows = 1 << 14
@@ -140,10 +155,10 @@ func (s Spec) Validate() error {
 		}
 		return refuse("block-h", s.BlockH, near,
 			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit one warpgroup's registers), or %d (wgmma's M)", swapBlockH, seesawBlockH)
-	case s.Page != 64:
-		return refuse("page", s.Page, 64, "the cache has pages of 64 tokens")
+	case s.Page != pageTokens:
+		return refuse("page", s.Page, pageTokens, "the cache has pages of 64 tokens")
 	case s.BlockN != s.Page:
-		return refuse("block-n", s.BlockN, 64, "one warpgroup multiplies 64 tokens (wgmma's M), one page")
+		return refuse("block-n", s.BlockN, pageTokens, "one warpgroup multiplies 64 tokens (wgmma's M), one page")
 	case !slices.Contains(latentWidths, s.Latent):
 		return refuse("latent", s.Latent, closest(s.Latent, latentWidths), "its halves are copied in boxes of 64 columns, and 128 threads share a row's 16-byte chunks evenly")
 	case !slices.Contains(ropeWidths, s.Rope):

@@ -11,7 +11,7 @@ import (
 // b + grid, … of the list.
 func stream(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("stream", s, s.options())
-	kv := k.Tensor("kv", s.dtype(), []string{"column", "token", "page"}, []int{64, s.BlockN, 1}, hopper.Swizzle128, 128)
+	kv := kvTensor(k, s)
 	pages := k.Pointer("pages", isa.S32)
 	count := k.Scalar("count", isa.U32)
 	sink := k.Pointer("sink", isa.S32)
