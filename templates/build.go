@@ -15,14 +15,24 @@ type Info struct {
 
 type template struct {
 	Info
-	build func(Spec) (*gen.Output, error)
+	family family
+	build  func(Spec) (*gen.Output, error)
 }
 
+// family is what kernels of one operation have in common: which fields of a
+// spec they use, with what defaults, and what of them can be built.
+type family struct {
+	defaults func(Spec) Spec
+	validate func(Spec) error
+}
+
+var decodeFamily = family{Spec.WithDefaults, Spec.Validate}
+
 var all = []template{
-	{Info{"absorb-decode", "attends one or several query tokens per request to a paged latent cache (absorbed weights)"}, absorbDecode},
-	{Info{"decode-combine", "merges the partial outputs of requests that were split over several CTAs"}, decodeCombine},
-	{Info{"decode-schedule", "deals the requests' tiles to CTAs, on the device"}, decodeSchedule},
-	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, stream},
+	{Info{"absorb-decode", "attends one or several query tokens per request to a paged latent cache (absorbed weights)"}, decodeFamily, absorbDecode},
+	{Info{"decode-combine", "merges the partial outputs of requests that were split over several CTAs"}, decodeFamily, decodeCombine},
+	{Info{"decode-schedule", "deals the requests' tiles to CTAs, on the device"}, decodeFamily, decodeSchedule},
+	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
 }
 
 // Kernels lists the kernels in a fixed order.
@@ -37,16 +47,33 @@ func Kernels() []Info {
 // Build generates the kernel called name. Zero fields of the spec take their
 // defaults; a spec that cannot be built gives a *SpecError.
 func Build(name string, s Spec) (*gen.Output, error) {
+	t, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	s = t.family.defaults(s)
+	if err := t.family.validate(s); err != nil {
+		return nil, err
+	}
+	return t.build(s)
+}
+
+// Defaults fills the zero fields of a spec that the kernel called name uses.
+func Defaults(name string, s Spec) (Spec, error) {
+	t, err := find(name)
+	if err != nil {
+		return s, err
+	}
+	return t.family.defaults(s), nil
+}
+
+func find(name string) (template, error) {
 	var names []string
 	for _, t := range all {
 		if t.Name == name {
-			s = s.WithDefaults()
-			if err := s.Validate(); err != nil {
-				return nil, err
-			}
-			return t.build(s)
+			return t, nil
 		}
 		names = append(names, t.Name)
 	}
-	return nil, fmt.Errorf("kernel %q does not exist: want one of %s", name, strings.Join(names, ", "))
+	return template{}, fmt.Errorf("kernel %q does not exist: want one of %s", name, strings.Join(names, ", "))
 }

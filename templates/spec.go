@@ -14,16 +14,19 @@ import (
 // Spec says which kernel to generate. Zero fields take their defaults (see
 // WithDefaults); what cannot be built is refused with a SpecError.
 type Spec struct {
-	Heads   int    `json:"heads"`   // query heads per token
-	SQ      int    `json:"s_q"`     // query tokens per request
-	BlockH  int    `json:"block_h"` // packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
-	BlockN  int    `json:"block_n"` // KV tokens per tile: 64
-	Latent  int    `json:"latent"`  // width of the latent, which is also the value: 128, 256 or 512
-	Rope    int    `json:"rope"`    // width of the rope key: 64 or 128
-	Page    int    `json:"page"`    // tokens per page of the cache: 64
-	Stages  int    `json:"stages"`  // KV tiles in flight: 2 or more, as shared memory allows
-	Cluster int    `json:"cluster"` // CTAs per cluster: 1
-	DType   string `json:"dtype"`   // "bf16" or "fp16"
+	Heads   int    `json:"heads"`             // query heads per token
+	SQ      int    `json:"s_q,omitempty"`     // decode: query tokens per request
+	BlockH  int    `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
+	BlockM  int    `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
+	BlockN  int    `json:"block_n,omitempty"` // KV tokens, or columns of a product, per tile; 64 for decode
+	Latent  int    `json:"latent,omitempty"`  // width of the latent, which is also the value: 128, 256 or 512
+	Rope    int    `json:"rope,omitempty"`    // width of the rope key: 64 or 128
+	Nope    int    `json:"nope,omitempty"`    // expand: width of a head's key without the rope key
+	Value   int    `json:"value,omitempty"`   // expand: width of a head's value
+	Page    int    `json:"page,omitempty"`    // tokens per page of the cache: 64
+	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
+	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster
+	DType   string `json:"dtype"`             // "bf16" or "fp16"
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`

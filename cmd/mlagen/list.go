@@ -75,7 +75,8 @@ presets: specs whose PTX is kept among the goldens.`,
 // emitCommand returns the command line that emits a preset.
 func emitCommand(p templates.Preset) string {
 	text := "mlagen emit -kernel " + p.Kernel
-	s, d := p.Spec, templates.Spec{}.WithDefaults()
+	s := p.Spec
+	d, _ := templates.Defaults(p.Kernel, templates.Spec{})
 	if s.Heads != d.Heads {
 		text += fmt.Sprintf(" -heads %d", s.Heads)
 	}

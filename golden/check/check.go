@@ -92,10 +92,14 @@ func New(o Options) *Runner {
 
 // Case runs one case.
 func (r *Runner) Case(c *cases.Case) Outcome {
-	if c.Op != "decode" {
+	operations := map[string]func(*cases.Case) (Outcome, error){
+		"decode": r.runDecode,
+	}
+	run := operations[c.Op]
+	if run == nil {
 		return Outcome{Name: c.Name, Status: Skipped, Reason: fmt.Sprintf("op %s is not implemented yet", c.Op)}
 	}
-	outcome, err := r.runDecode(c)
+	outcome, err := run(c)
 	outcome.Name = c.Name
 	var why skip
 	switch {
