@@ -95,11 +95,12 @@ func (p *Pipeline) uniform() bool {
 // partBytes returns the size of a part, where all have one.
 func (p *Pipeline) partBytes() int { return p.parts[0].Count * p.tile.BlockBytes() }
 
-// cursor walks the ring: the slot of the next tile's first part, and the parity
-// of its round.
+// cursor walks the ring: the place of the next tile and the parity of its
+// round. Where the ring holds whole tiles the place counts tiles, otherwise it
+// is the slot of the tile's first part.
 type cursor struct {
 	p     *Pipeline
-	slot  *Var
+	place *Var
 	phase *Var
 }
 
@@ -121,25 +122,37 @@ type slotPart struct {
 	full, empty Region
 }
 
+// whole reports whether the ring holds whole tiles.
+func (p *Pipeline) whole() bool { return p.slots%len(p.parts) == 0 }
+
 // next returns the next tile's place and moves on.
 func (c cursor) next() Slot {
 	p, k := c.p, c.p.k
 	s := Slot{SharedTile: p.tile, p: p}
-	wrap := func(slot Value) (Value, Value) {
-		over := slot.Ge(p.slots)
-		return k.Select(over, slot.Sub(p.slots), slot), k.Select(over, c.phase.Xor(1), c.phase.Value)
+	places, step := p.slots, len(p.parts)
+	if p.whole() {
+		places, step = p.slots/len(p.parts), 1
 	}
-	first, phase := k.Var(c.slot.Value).Value, k.Var(c.phase.Value).Value
+	wrap := func(place Value) (Value, Value) {
+		over := place.Ge(places)
+		return k.Select(over, place.Sub(places), place), k.Select(over, c.phase.Xor(1), c.phase.Value)
+	}
+	place, phase := k.Var(c.place.Value).Value, k.Var(c.phase.Value).Value
+	first := place
+	if p.whole() {
+		first = place.Mul(len(p.parts))
+	}
 	for i, part := range p.parts {
 		at := slotPart{phase: phase}
 		slot := first.Add(i)
-		if p.uniform() {
-			if i > 0 && p.slots%len(p.parts) != 0 { // otherwise tiles never wrap within
-				slot, at.phase = wrap(slot)
-			}
+		switch {
+		case !p.uniform():
+			at.base = place.Mul(p.tile.Bytes()).Add(part.First * p.tile.BlockBytes())
+		case i > 0 && !p.whole(): // a tile may wrap within
+			slot, at.phase = wrap(slot)
+			fallthrough
+		default:
 			at.base = slot.Mul(p.partBytes())
-		} else {
-			at.base = first.Div(len(p.parts)).Mul(p.tile.Bytes()).Add(part.First * p.tile.BlockBytes())
 		}
 		at.full, at.empty = p.full.at.At(slot), p.empty.at.At(slot)
 		s.parts = append(s.parts, at)
@@ -149,14 +162,14 @@ func (c cursor) next() Slot {
 	if s.contiguous() {
 		s.SharedTile.base, s.SharedTile.segments = s.segments[0].base, nil
 	}
-	slot, parity := wrap(first.Add(len(p.parts)))
-	c.slot.Set(slot)
+	next, parity := wrap(place.Add(step))
+	c.place.Set(next)
 	c.phase.Set(parity)
 	return s
 }
 
 // contiguous reports whether a tile always lies in one run.
-func (s Slot) contiguous() bool { return s.p.slots%len(s.p.parts) == 0 && s.ordered() }
+func (s Slot) contiguous() bool { return s.p.whole() && s.ordered() }
 
 // ordered reports whether the parts arrive in the order in which they lie, or
 // lie in whole stages.

@@ -64,43 +64,60 @@ func (c *rowSoftmax) top(s []gen.Value) [2]gen.Value {
 }
 
 // follow takes over the reference that the other warpgroup has left in shared
-// memory, and scales the accumulator to it where it differs.
-func (c *rowSoftmax) follow(reference gen.Region, out gen.Accumulator) {
+// memory.
+func (c *rowSoftmax) follow(reference gen.Region) rescale {
 	row := c.k.FragmentRow()
 	next := [2]gen.Value{reference.At(row).Load(0), reference.At(row).Load(8)}
-	c.move(next, [2]gen.Value{next[0].Ne(c.max[0]), next[1].Ne(c.max[1])}, out)
+	return c.move(next, [2]gen.Value{next[0].Ne(c.max[0]), next[1].Ne(c.max[1])})
 }
 
-// lead raises the reference where a score exceeds it by more than maxLag,
-// scales the accumulator to it, and leaves it for the other warpgroup.
-func (c *rowSoftmax) lead(top [2]gen.Value, reference gen.Region, out gen.Accumulator) {
+// lead raises the reference where a score exceeds it by more than maxLag, and
+// leaves it for the other warpgroup.
+func (c *rowSoftmax) lead(top [2]gen.Value, reference gen.Region) rescale {
 	k := c.k
 	var next, grown [2]gen.Value
 	for h := range top {
 		grown[h] = top[h].Gt(c.max[h].Add(float64(maxLag)))
 		next[h] = k.Select(grown[h], top[h], c.max[h].Value)
 	}
-	c.move(next, grown, out)
+	change := c.move(next, grown)
 	k.If(k.Lane().And(3).Eq(0), func() {
 		at := reference.At(k.FragmentRow())
 		at.Store(0, next[0])
 		at.Store(8, next[1])
 	})
+	return change
+}
+
+// rescale is a change of the reference that an accumulator has yet to follow.
+type rescale struct {
+	any    gen.Value   // in some row of the warp
+	factor [2]*gen.Var // of a thread's rows r and r+8
 }
 
 // move changes the reference to next in the rows that changed.
-func (c *rowSoftmax) move(next, changed [2]gen.Value, out gen.Accumulator) {
+func (c *rowSoftmax) move(next, changed [2]gen.Value) rescale {
 	k := c.k
-	k.If(k.AnyInWarp(changed[0].Or(changed[1])), func() {
-		var factor [2]gen.Value
+	r := rescale{any: k.AnyInWarp(changed[0].Or(changed[1]))}
+	for h := range r.factor {
+		r.factor[h] = k.Var(k.Float(1))
+	}
+	k.If(r.any, func() {
 		for h := range next {
 			// With no key seen yet both are −∞ and the factor must not be NaN.
-			factor[h] = c.max[h].Sub(finite(k, next[h])).Exp2()
+			r.factor[h].Set(c.max[h].Sub(finite(k, next[h])).Exp2())
 			c.max[h].Set(next[h])
-			c.sum[h].Scale(factor[h])
+			c.sum[h].Scale(r.factor[h].Value)
 		}
-		for i, r := range out.R {
-			r.Scale(factor[rowOf(i)])
+	})
+	return r
+}
+
+// apply scales the accumulator to the new reference.
+func (r rescale) apply(k *gen.Kernel, out gen.Accumulator) {
+	k.If(r.any, func() {
+		for i, e := range out.R {
+			e.Scale(r.factor[rowOf(i)].Value)
 		}
 	})
 }

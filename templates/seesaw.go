@@ -17,15 +17,16 @@ const (
 // output, 64 × 512 in f32, is half of the register file, so two warpgroups own
 // half of its columns each and take turns with the KV tiles:
 //
-//	left:  S₀ = Q·K₀ᵀ  P₀  O_left += P₀·V₀  O_left += P₁·V₁
-//	right: S₁ = Q·K₁ᵀ      O_right += P₀·V₀  P₁  O_right += P₁·V₁
+//	left:  S₀ = Q·K₀ᵀ  P₀  O_left += P₀·V₀    O_left += P₁·V₁
+//	right: S₁ = Q·K₁ᵀ  O_right += P₀·V₀  P₁   O_right += P₁·V₁
 //
-// While one takes a softmax the other's multiplies run. A warpgroup multiplies
-// its own weights from registers and the other's from shared memory: P₀ has a
-// tile of its own, P₁ lies where K₁'s rope key was. V is the latent part of
-// K's bytes, transposed. A half of a tile is refilled as soon as its owner has
-// multiplied it. (The schedule is FlashMLA's, described in its deep-dive
-// document, with a producer warpgroup and a lagging maximum.)
+// While one takes a softmax the other's multiplies run. Weights are operands
+// in registers on both sides: a thread leaves its own in shared memory for the
+// thread of the other warpgroup that needs the very same fragment, which is
+// sooner there than a tile that the tensor cores could read, for that would
+// have to pass a proxy fence. V is the latent part of K's bytes, transposed. A
+// part of a tile is refilled as soon as its last reader has multiplied it. (The
+// schedule began as FlashMLA's, described in its deep-dive document.)
 func seesawDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
 	c := newDecodeCTA(k, s)
@@ -37,7 +38,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Part{First: 0, Count: s.latentBlocks() / 2, Arrivals: 4},
 		gen.Part{First: s.latentBlocks() / 2, Count: s.latentBlocks() / 2, Arrivals: 4})
 	queries := k.SharedTile("q", s.queryTile())
-	firstWeights := k.SharedTile("p", s.weightTile())
+	weights := newExchange(k, s)
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)
 	sums := k.SharedArray("sums", isa.F32, rowSumWords)
 	c.begin()
@@ -55,7 +56,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			p := pair{
 				k: k, s: s, which: which, team: team, tiles: tiles,
 				scores: k.Accumulator(s.BlockN), out: k.Accumulator(half),
-				queries: queries, firstWeights: firstWeights, ready: ready, turn: turn, reference: reference,
+				queries: queries, weights: weights, ready: ready, turn: turn, reference: reference,
 			}
 			p.softmax = newRowSoftmax(k, s, scale)
 			c.todo.each(c.part, func(it item) {
@@ -92,25 +93,60 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	return k.Build()
 }
 
+// exchange is where a thread of one warpgroup leaves the fragment of weights
+// that its counterpart in the other needs: 16 bytes a thread, side by side,
+// for each four registers. The two take turns in it, so one place serves both
+// ways.
+type exchange struct {
+	place     gen.Region
+	registers int
+}
+
+func newExchange(k *gen.Kernel, s Spec) exchange {
+	registers := s.BlockN / 4
+	return exchange{k.SharedArray("weights", isa.B32, registers*gen.WarpgroupThreads), registers}
+}
+
+// mine is the thread's place.
+func (e exchange) mine(k *gen.Kernel) gen.Region {
+	return e.place.At(k.Thread().And(gen.WarpgroupThreads - 1).Mul(4))
+}
+
+func (e exchange) give(k *gen.Kernel, weights []gen.Value) {
+	at := e.mine(k)
+	for i := 0; i < len(weights); i += 4 {
+		at.StoreVector(i*gen.WarpgroupThreads, weights[i:i+4]...)
+	}
+}
+
+func (e exchange) take(k *gen.Kernel) []gen.Value {
+	at := e.mine(k)
+	var weights []gen.Value
+	for i := 0; i < e.registers; i += 4 {
+		weights = append(weights, at.LoadVector(i*gen.WarpgroupThreads, 4)...)
+	}
+	return weights
+}
+
 // pair is one warpgroup's view of two consecutive KV tiles, the second of which
 // may be missing.
 type pair struct {
-	k            *gen.Kernel
-	s            Spec
-	which        int // 0 left, 1 right: the half of the output this warpgroup owns
-	team         gen.NamedBarrier
-	tiles        *gen.Consumer
-	scores, out  gen.Accumulator
-	softmax      *rowSoftmax
-	queries      gen.SharedTile
-	firstWeights gen.SharedTile
-	ready        [2]gen.NamedBarrier // weights and reference of tile 0, 1 are there
-	turn         gen.NamedBarrier    // the left's scores are issued, it is the right's turn
-	reference    [2]gen.Region
-	length       gen.Value
-	firstRow     gen.Value
-	first        gen.Value // index of tile 0
-	second       gen.Value // whether there is a tile 1
+	k           *gen.Kernel
+	s           Spec
+	which       int // 0 left, 1 right: the half of the output this warpgroup owns
+	team        gen.NamedBarrier
+	tiles       *gen.Consumer
+	scores, out gen.Accumulator
+	softmax     *rowSoftmax
+	queries     gen.SharedTile
+	weights     exchange
+	ready       [2]gen.NamedBarrier // weights and reference of tile 0, 1 are there
+	turn        gen.NamedBarrier    // the left's scores are issued, it is the right's turn
+	reference   [2]gen.Region
+	length      gen.Value
+	firstRow    gen.Value
+	first       gen.Value // index of tile 0
+	second      gen.Value // whether there is a tile 1
 }
 
 // speaker is the thread that releases parts for its warp.
@@ -122,11 +158,8 @@ func (p pair) values(tile gen.Slot) gen.SharedTile {
 	return tile.Columns(p.which*half, half)
 }
 
-// secondWeights returns the place of P₁: K₁'s rope key, which nobody needs
-// after S₁.
-func (p pair) secondWeights(tile gen.Slot) gen.SharedTile {
-	return tile.Columns(p.s.Latent, p.s.Rope).Reuse(p.s.weightTile())
-}
+// valuePart is the part of a tile that holds this warpgroup's values.
+func (p pair) valuePart() int { return leftPart + p.which }
 
 // mask returns the visibility of tile i of the pair.
 func (p pair) mask(i int) visibility {
@@ -150,83 +183,86 @@ func (p pair) multiplyKeys(tile gen.Slot) {
 	p.k.CommitMultiply()
 }
 
-// score returns the finished scores of tile i, masked, in powers of two.
-func (p pair) score(i int) []gen.Value {
+// score waits for the scores of tile i, whose rope key is then free, and
+// returns them masked, in powers of two.
+func (p pair) score(i int, tile gen.Slot) []gen.Value {
+	p.k.WaitMultiply(0)
+	tile.Release(p.speaker(), ropePart)
 	p.mask(i).hideColumns(p.k, p.scores)
 	return p.softmax.scaled(p.scores)
 }
 
-// publish stores weights for the other warpgroup and tells it.
-func (p pair) publish(i int, weights []gen.Value, to gen.SharedTile) {
-	to.StoreRows(weights, 0)
-	p.k.FenceAsync()
+// lead takes the softmax of tile i, gives its weights to the other warpgroup
+// and returns them, and what the output must still be multiplied by before it
+// adds them.
+func (p pair) lead(i int, s []gen.Value, top [2]gen.Value) ([]gen.Value, rescale) {
+	change := p.softmax.lead(top, p.reference[i])
+	weights := p.softmax.weights(s)
+	p.weights.give(p.k, weights)
 	p.ready[i].Arrive()
+	return weights, change
+}
+
+// follow waits for the weights of tile i, which the other warpgroup gives, and
+// scales the output to their reference.
+func (p pair) follow(i int) []gen.Value {
+	p.ready[i].Sync()
+	weights := p.weights.take(p.k)
+	p.softmax.follow(p.reference[i]).apply(p.k, p.out)
+	return weights
+}
+
+// multiplyValues issues what tile i adds to the output.
+func (p pair) multiplyValues(i int, weights []gen.Value, tile gen.Slot) {
+	p.clear(i, tile)
+	p.k.MultiplyFragment(p.out, weights, p.values(tile).Transposed())
+	p.k.CommitMultiply()
+}
+
+// finish waits for what has been issued and gives the tile's values back.
+func (p pair) finish(tile gen.Slot) {
+	p.k.WaitMultiply(0)
+	tile.Release(p.speaker(), p.valuePart())
 }
 
 // left runs the left warpgroup's side of the pair.
 func (p pair) left() {
-	k := p.k
-	tile := p.tiles.Next()
-	p.multiplyKeys(tile)
+	first := p.tiles.Next()
+	p.multiplyKeys(first)
 	p.turn.Arrive()
-	k.WaitMultiply(0)
-	tile.Release(p.speaker(), ropePart)
-	s := p.score(0)
-	p.softmax.lead(p.softmax.top(s), p.reference[0], p.out)
-	weights := p.softmax.weights(s)
-	p.publish(0, weights, p.firstWeights)
-	p.clear(0, tile)
-	k.MultiplyFragment(p.out, weights, p.values(tile).Transposed())
-	k.CommitMultiply()
-	k.WaitMultiply(0)
-	tile.Release(p.speaker(), leftPart)
-	k.If(p.second, func() {
-		tile := p.tiles.Next()
-		p.ready[1].Sync()
-		p.softmax.follow(p.reference[1], p.out)
-		p.clear(1, tile)
-		k.Multiply(p.out, p.secondWeights(tile).KMajor(), p.values(tile).Transposed(), 0, true)
-		k.CommitMultiply()
-		k.WaitMultiply(0)
-		tile.Release(p.speaker(), ropePart, leftPart)
+	s := p.score(0, first)
+	weights, change := p.lead(0, s, p.softmax.top(s))
+	change.apply(p.k, p.out)
+	p.multiplyValues(0, weights, first)
+	p.finish(first)
+	p.k.If(p.second, func() {
+		second := p.tiles.Next()
+		p.multiplyValues(1, p.follow(1), second)
+		p.finish(second)
 	})
 }
 
 // right runs the right warpgroup's side of the pair. Tile 1's scores are
 // issued behind tile 0's and not among them: the left warpgroup then takes its
-// softmax while they are multiplied, and not both warpgroups at a time.
+// softmax while they are multiplied, and not both warpgroups at a time. Tile
+// 1's softmax does not wait for the product with tile 0's values: where it
+// raises the reference, the output follows once that product is there.
 func (p pair) right() {
-	k := p.k
 	first := p.tiles.Next()
-	multiplyFirst := func() {
-		p.ready[0].Sync()
-		p.softmax.follow(p.reference[0], p.out)
-		p.clear(0, first)
-		k.Multiply(p.out, p.firstWeights.KMajor(), p.values(first).Transposed(), 0, true)
-		k.CommitMultiply()
-	}
 	p.turn.Sync()
-	k.IfElse(p.second, func() {
+	p.k.IfElse(p.second, func() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
-		multiplyFirst()
-		k.WaitMultiply(1)
-		s := p.score(1)
+		s := p.score(1, second)
 		top := p.softmax.top(s)
-		k.WaitMultiply(0)
-		first.Release(p.speaker(), rightPart)
-		p.softmax.lead(top, p.reference[1], p.out)
-		weights := p.softmax.weights(s)
-		p.team.Sync() // all warps have read the rope key that the weights replace
-		p.publish(1, weights, p.secondWeights(second))
-		p.clear(1, second)
-		k.MultiplyFragment(p.out, weights, p.values(second).Transposed())
-		k.CommitMultiply()
-		k.WaitMultiply(0)
-		second.Release(p.speaker(), rightPart)
+		p.multiplyValues(0, p.follow(0), first)
+		weights, change := p.lead(1, s, top)
+		p.finish(first)
+		change.apply(p.k, p.out)
+		p.multiplyValues(1, weights, second)
+		p.finish(second)
 	}, func() {
-		multiplyFirst()
-		k.WaitMultiply(0)
-		first.Release(p.speaker(), rightPart)
+		p.multiplyValues(0, p.follow(0), first)
+		p.finish(first)
 	})
 }
