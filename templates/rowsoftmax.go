@@ -46,7 +46,8 @@ func (c *rowSoftmax) scaled(scores gen.Accumulator) []gen.Value {
 	return s
 }
 
-// top returns the largest score of each of the thread's rows.
+// top returns the largest score of each of the thread's rows among those that
+// the thread holds.
 func (c *rowSoftmax) top(s []gen.Value) [2]gen.Value {
 	var top [2]gen.Value
 	for i, v := range s {
@@ -57,9 +58,6 @@ func (c *rowSoftmax) top(s []gen.Value) [2]gen.Value {
 			top[h] = top[h].Max(v)
 		}
 	}
-	for h := range top {
-		top[h] = top[h].Reduce(gen.MaxOf, 1, 2)
-	}
 	return top
 }
 
@@ -68,23 +66,24 @@ func (c *rowSoftmax) top(s []gen.Value) [2]gen.Value {
 func (c *rowSoftmax) follow(reference gen.Region) rescale {
 	row := c.k.FragmentRow()
 	next := [2]gen.Value{reference.At(row).Load(0), reference.At(row).Load(8)}
-	return c.move(next, [2]gen.Value{next[0].Ne(c.max[0]), next[1].Ne(c.max[1])})
+	return c.move(next[0].Ne(c.max[0]).Or(next[1].Ne(c.max[1])), func(h int) gen.Value { return next[h] })
 }
 
 // lead raises the reference where a score exceeds it by more than maxLag, and
-// leaves it for the other warpgroup.
-func (c *rowSoftmax) lead(top [2]gen.Value, reference gen.Region) rescale {
+// leaves it for the other warpgroup. Mostly none does, which every thread can
+// tell of its own scores: the rows' maxima are only put together where one does.
+func (c *rowSoftmax) lead(s []gen.Value, reference gen.Region) rescale {
 	k := c.k
-	var next, grown [2]gen.Value
-	for h := range top {
-		grown[h] = top[h].Gt(c.max[h].Add(float64(maxLag)))
-		next[h] = k.Select(grown[h], top[h], c.max[h].Value)
-	}
-	change := c.move(next, grown)
+	top := c.top(s)
+	limit := [2]gen.Value{c.max[0].Add(float64(maxLag)), c.max[1].Add(float64(maxLag))}
+	change := c.move(top[0].Gt(limit[0]).Or(top[1].Gt(limit[1])), func(h int) gen.Value {
+		row := top[h].Reduce(gen.MaxOf, 1, 2)
+		return k.Select(row.Gt(limit[h]), row, c.max[h].Value)
+	})
 	k.If(k.Lane().And(3).Eq(0), func() {
 		at := reference.At(k.FragmentRow())
-		at.Store(0, next[0])
-		at.Store(8, next[1])
+		at.Store(0, c.max[0])
+		at.Store(8, c.max[1])
 	})
 	return change
 }
@@ -95,18 +94,20 @@ type rescale struct {
 	factor [2]*gen.Var // of a thread's rows r and r+8
 }
 
-// move changes the reference to next in the rows that changed.
-func (c *rowSoftmax) move(next, changed [2]gen.Value) rescale {
+// move changes the reference of the thread's row h to next(h) where a thread of
+// the warp wants a change.
+func (c *rowSoftmax) move(wanted gen.Value, next func(h int) gen.Value) rescale {
 	k := c.k
-	r := rescale{any: k.AnyInWarp(changed[0].Or(changed[1]))}
+	r := rescale{any: k.AnyInWarp(wanted)}
 	for h := range r.factor {
 		r.factor[h] = k.Var(k.Float(1))
 	}
 	k.If(r.any, func() {
-		for h := range next {
+		for h := range r.factor {
+			to := next(h)
 			// With no key seen yet both are −∞ and the factor must not be NaN.
-			r.factor[h].Set(c.max[h].Sub(finite(k, next[h])).Exp2())
-			c.max[h].Set(next[h])
+			r.factor[h].Set(c.max[h].Sub(finite(k, to)).Exp2())
+			c.max[h].Set(to)
 			c.sum[h].Scale(r.factor[h].Value)
 		}
 	})

@@ -183,10 +183,11 @@ func (p pair) multiplyKeys(tile gen.Slot) {
 	p.k.CommitMultiply()
 }
 
-// score waits for the scores of tile i, whose rope key is then free, and
-// returns them masked, in powers of two.
-func (p pair) score(i int, tile gen.Slot) []gen.Value {
-	p.k.WaitMultiply(0)
+// score waits for the scores of tile i, behind which so many groups of
+// multiplies are pending, and returns them masked, in powers of two. The tile's
+// rope key is then free.
+func (p pair) score(i int, tile gen.Slot, pending int) []gen.Value {
+	p.k.WaitMultiply(pending)
 	tile.Release(p.speaker(), ropePart)
 	p.mask(i).hideColumns(p.k, p.scores)
 	return p.softmax.scaled(p.scores)
@@ -195,8 +196,8 @@ func (p pair) score(i int, tile gen.Slot) []gen.Value {
 // lead takes the softmax of tile i, gives its weights to the other warpgroup
 // and returns them, and what the output must still be multiplied by before it
 // adds them.
-func (p pair) lead(i int, s []gen.Value, top [2]gen.Value) ([]gen.Value, rescale) {
-	change := p.softmax.lead(top, p.reference[i])
+func (p pair) lead(i int, s []gen.Value) ([]gen.Value, rescale) {
+	change := p.softmax.lead(s, p.reference[i])
 	weights := p.softmax.weights(s)
 	p.weights.give(p.k, weights)
 	p.ready[i].Arrive()
@@ -230,8 +231,7 @@ func (p pair) left() {
 	first := p.tiles.Next()
 	p.multiplyKeys(first)
 	p.turn.Arrive()
-	s := p.score(0, first)
-	weights, change := p.lead(0, s, p.softmax.top(s))
+	weights, change := p.lead(0, p.score(0, first, 0))
 	change.apply(p.k, p.out)
 	p.multiplyValues(0, weights, first)
 	p.finish(first)
@@ -253,10 +253,8 @@ func (p pair) right() {
 	p.k.IfElse(p.second, func() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
-		s := p.score(1, second)
-		top := p.softmax.top(s)
 		p.multiplyValues(0, p.follow(0), first)
-		weights, change := p.lead(1, s, top)
+		weights, change := p.lead(1, p.score(1, second, 1))
 		p.finish(first)
 		change.apply(p.k, p.out)
 		p.multiplyValues(1, weights, second)
