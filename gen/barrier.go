@@ -74,6 +74,33 @@ func (k *Kernel) Barrier(name string, n, arrivals int) *Barrier {
 	return b
 }
 
+// Arrive counts the warp as come to mbarrier i and goes on; what its lanes have
+// written to shared memory is visible to who waits.
+func (b *Barrier) Arrive(i Value) {
+	k := b.k
+	k.SyncWarp()
+	k.If(k.Lane().Eq(0), func() { k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, b.at.At(i).addr(0)) })
+}
+
+// Waiter is a side that waits for the phases of a barrier's mbarriers, one after
+// the other.
+type Waiter struct {
+	b      *Barrier
+	parity *Var
+}
+
+// Waiter begins with the first phase. Unlike a named barrier's Sync, waiting for
+// an mbarrier does not wait for multiplies that the warp has issued (seen on an
+// H200).
+func (b *Barrier) Waiter() Waiter { return Waiter{b, b.k.Var(b.k.Int(0))} }
+
+// Wait waits until the phase of mbarrier i has completed, and is then for the
+// next.
+func (w Waiter) Wait(i Value) {
+	w.b.k.await(w.b.at.At(i).addr(0), w.parity.Value)
+	w.parity.Set(w.parity.Xor(1))
+}
+
 // InitBarriers initialises every mbarrier declared so far, in one thread, and
 // publishes them to the CTA and to the copy engine.
 func (k *Kernel) InitBarriers() {

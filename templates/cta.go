@@ -48,9 +48,11 @@ func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	}
 }
 
-// begin starts the kernel's body, once shared memory is laid out.
+// begin starts the kernel's body, once the tiles have their places in shared
+// memory: small things behind them leave no gaps.
 func (c *decodeCTA) begin() {
 	k := c.k
+	c.result.ticket = k.SharedArray("ticket", isa.S32, 1)
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.AllowNextGrid()

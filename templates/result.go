@@ -30,10 +30,9 @@ func resultWriter(k *gen.Kernel, s Spec) results {
 	}
 }
 
-// pairs declares what merging pairs of pieces needs.
+// pairs declares the parameter that merging pairs of pieces needs.
 func (r results) pairs() results {
 	r.arrivals = r.k.Pointer("arrivals", isa.S32)
-	r.ticket = r.k.SharedArray("ticket", isa.S32, 1)
 	return r
 }
 

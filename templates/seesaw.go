@@ -41,10 +41,9 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	weights := newExchange(k, s)
 	references := k.SharedArray("references", isa.F32, 2*referenceWords)
 	sums := k.SharedArray("sums", isa.F32, rowSumWords)
+	ready := [2]*gen.Barrier{k.Barrier("weights of tile 0", gen.Warpgroups(1), 1), k.Barrier("weights of tile 1", gen.Warpgroups(1), 1)}
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
-	ready := [2]gen.NamedBarrier{k.NamedBarrier(s.teamThreads()), k.NamedBarrier(s.teamThreads())}
-	turn := k.NamedBarrier(s.teamThreads())
 	reference := [2]gen.Region{references, references.At(referenceWords)}
 
 	// side is one warpgroup's work; which says whether it is the left (0) or
@@ -56,7 +55,8 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			p := pair{
 				k: k, s: s, which: which, team: team, tiles: tiles,
 				scores: k.Accumulator(s.BlockN), out: k.Accumulator(half),
-				queries: queries, weights: weights, ready: ready, turn: turn, reference: reference,
+				queries: queries, weights: weights,
+				both: both, given: ready[which], taken: ready[1-which].Waiter(), reference: reference,
 			}
 			p.softmax = newRowSoftmax(k, s, scale)
 			c.todo.each(c.part, func(it item) {
@@ -69,7 +69,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				k.FenceAsync()
 				both.Sync()
 				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-					p.first, p.second = t, t.Add(1).Lt(it.end)
+					p.tile, p.second = t, t.Add(1).Lt(it.end)
 					attend(p)
 				})
 				state := p.softmax.finish(sums, k.Int(which), both)
@@ -140,14 +140,18 @@ type pair struct {
 	softmax     *rowSoftmax
 	queries     gen.SharedTile
 	weights     exchange
-	ready       [2]gen.NamedBarrier // weights and reference of tile 0, 1 are there
-	turn        gen.NamedBarrier    // the left's scores are issued, it is the right's turn
+	both        gen.NamedBarrier // of the two warpgroups
+	given       *gen.Barrier     // this warpgroup's weights and reference are there, warp by warp
+	taken       gen.Waiter       // for the other's
 	reference   [2]gen.Region
 	length      gen.Value
 	firstRow    gen.Value
-	first       gen.Value // index of tile 0
+	tile        gen.Value // index of tile 0
 	second      gen.Value // whether there is a tile 1
 }
+
+// warp is the warp's number in its warpgroup.
+func (p pair) warp() gen.Value { return p.k.Warp().And(gen.Warpgroups(1) - 1) }
 
 // speaker is the thread that releases parts for its warp.
 func (p pair) speaker() gen.Value { return p.k.Lane().Eq(0) }
@@ -163,14 +167,14 @@ func (p pair) valuePart() int { return leftPart + p.which }
 
 // mask returns the visibility of tile i of the pair.
 func (p pair) mask(i int) visibility {
-	return visibility{s: p.s, length: p.length, firstToken: p.first.Add(i).Mul(p.s.BlockN), firstRow: p.firstRow}
+	return visibility{s: p.s, length: p.length, firstToken: p.tile.Add(i).Mul(p.s.BlockN), firstRow: p.firstRow}
 }
 
 // clear zeroes unused tokens in this warpgroup's half of tile i's values.
 func (p pair) clear(i int, tile gen.Slot) {
 	mask := p.mask(i)
 	p.k.If(mask.partial(), func() {
-		p.team.Sync() // all warps have read the tile as keys
+		p.both.Sync() // all warps have read the tile as keys
 		mask.clearUnused(p.k, p.values(tile))
 		p.k.FenceAsync()
 		p.team.Sync()
@@ -200,14 +204,14 @@ func (p pair) lead(i int, s []gen.Value) ([]gen.Value, rescale) {
 	change := p.softmax.lead(s, p.reference[i])
 	weights := p.softmax.weights(s)
 	p.weights.give(p.k, weights)
-	p.ready[i].Arrive()
+	p.given.Arrive(p.warp())
 	return weights, change
 }
 
 // follow waits for the weights of tile i, which the other warpgroup gives, and
 // scales the output to their reference.
 func (p pair) follow(i int) []gen.Value {
-	p.ready[i].Sync()
+	p.taken.Wait(p.warp())
 	weights := p.weights.take(p.k)
 	p.softmax.follow(p.reference[i]).apply(p.k, p.out)
 	return weights
@@ -230,7 +234,6 @@ func (p pair) finish(tile gen.Slot) {
 func (p pair) left() {
 	first := p.tiles.Next()
 	p.multiplyKeys(first)
-	p.turn.Arrive()
 	weights, change := p.lead(0, p.score(0, first, 0))
 	change.apply(p.k, p.out)
 	p.multiplyValues(0, weights, first)
@@ -242,14 +245,11 @@ func (p pair) left() {
 	})
 }
 
-// right runs the right warpgroup's side of the pair. Tile 1's scores are
-// issued behind tile 0's and not among them: the left warpgroup then takes its
-// softmax while they are multiplied, and not both warpgroups at a time. Tile
-// 1's softmax does not wait for the product with tile 0's values: where it
-// raises the reference, the output follows once that product is there.
+// right runs the right warpgroup's side of the pair. Tile 1's softmax does not
+// wait for the product with tile 0's values: where it raises the reference, the
+// output follows once that product is there.
 func (p pair) right() {
 	first := p.tiles.Next()
-	p.turn.Sync()
 	p.k.IfElse(p.second, func() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
