@@ -42,6 +42,7 @@ type prefillCTA struct {
 	qNope, qRope    gen.TensorMap
 	kNope, kRope, v gen.TensorMap
 	scale           gen.Scalar
+	queryTokens     gen.Scalar // rows of q, and of the outputs
 	work            prefillWork
 	result          prefillResult
 
@@ -64,6 +65,7 @@ func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 	rope := s.keyTile()
 	c.kRope = k.Tensor("k_rope", rope.DType, []string{"column", "token"}, rope.Box(), rope.Swizzle, kvPromotion)
 	c.scale = k.Scalar("scale_log2", isa.F32)
+	c.queryTokens = k.Scalar("query_tokens", isa.U32)
 	c.work = prefillWorkReader(k, s)
 	c.result = prefillResultWriter(k, s)
 
@@ -94,6 +96,8 @@ func (c *prefillCTA) load() {
 	mail := c.mail.Sender()
 	once, again := k.EvictFirst(), gen.Value{}
 	c.work.each(k.WaitForPreviousGrid, func(it prefillItem, next func()) {
+		// No outputs are written that are not there, whatever the list says.
+		it.rows = it.rows.Min(c.queryTokens.Read().As(isa.S32).Sub(it.query))
 		mail.Send(it.mail()...)
 		token := func(t gen.Value) gen.Value { return it.key.Add(t.Mul(s.BlockN)) }
 		loadKeys := func(t gen.Value) {
