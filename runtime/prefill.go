@@ -277,6 +277,6 @@ func (p *Prefill) plan(sequences int, queryTokens int64) (prefillPlan, error) {
 
 // The sizes of the schedule's header and of its entries.
 const (
-	prefillHeadBytes  = 16
+	prefillHeadBytes  = 32
 	prefillBlockBytes = 32
 )

@@ -51,7 +51,8 @@ func prefillSchedule(s Spec) (*gen.Output, error) {
 	blocks, shared := c.count()
 	blocks = blocks.Min(c.mostBlocks) // more only where the lengths contradict each other
 	k.If(c.thread.Eq(0), func() {
-		c.head.StoreVector(0, blocks, c.section(shared), k.Int(0), k.Int(0))
+		c.head.StoreVector(headBlocks, blocks, c.section(shared))
+		c.head.Store(headNext, 0)
 	})
 	k.IfElse(blocks.Le(sortedBlocks), func() {
 		c.sort(blocks)

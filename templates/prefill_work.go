@@ -14,12 +14,13 @@ import (
 // CTA b begins with item b; further items are dealt by a counter, as CTAs ask
 // for them.
 
-// The work's header, in words.
+// The work's header, in words. The counter has a vector of its own, since the
+// others are read while the previous launch may still deal items.
 const (
-	headBlocks  = iota // blocks in the list
-	headSection        // heads of a section, but for the last
-	headNext           // items dealt beyond every CTA's first
-	headWords   = 4
+	headBlocks  = 0 // blocks in the list
+	headSection = 1 // heads of a section, but for the last
+	headNext    = 4 // items dealt beyond every CTA's first
+	headWords   = 2 // that do not change
 )
 
 // A block in the list, in words.
