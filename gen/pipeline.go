@@ -217,14 +217,19 @@ func boxBytes(box []int, d DType) int {
 	return n
 }
 
-// copyBox issues one tensor copy from global to shared memory.
+// copyBox issues one tensor copy from global to shared memory; without a
+// policy, caching is the hardware's business.
 func (k *Kernel) copyBox(dst ptx.Addr, desc ptx.Operand, c0 Value, rest []Value, bar ptx.Addr, policy Value) {
 	coords := ptx.Vec{c0.op}
 	for _, c := range rest {
 		coords = append(coords, c.op)
 	}
-	op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
-	k.emit(op, dst, ptx.Tensor{Map: desc, Coords: coords}, bar, policy.op)
+	op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+	if policy.op == nil {
+		k.emit(op, dst, ptx.Tensor{Map: desc, Coords: coords}, bar)
+		return
+	}
+	k.emit(op+".L2::cache_hint", dst, ptx.Tensor{Map: desc, Coords: coords}, bar, policy.op)
 }
 
 // EvictFirst returns the cache policy for data that is read once.

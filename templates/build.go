@@ -33,6 +33,8 @@ var all = []template{
 	{Info{"decode-combine", "merges the partial outputs of requests that were split over several CTAs"}, decodeFamily, decodeCombine},
 	{Info{"decode-schedule", "deals the requests' tiles to CTAs, on the device"}, decodeFamily, decodeSchedule},
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
+	{Info{"expand-prefill", "attends query tokens to expanded keys and values of the same head, for sequences end to end"}, prefillFamily, expandPrefill},
+	{Info{"expand-schedule", "lists expand-prefill's blocks of query tokens, longest first, on the device"}, prefillFamily, prefillSchedule},
 }
 
 // Kernels lists the kernels in a fixed order.

@@ -27,7 +27,11 @@ type emission struct {
 }
 
 func (e emission) String() string {
-	s := e.spec.WithDefaults()
+	s := e.spec
+	if s.Nope > 0 {
+		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
+	}
+	s = s.WithDefaults()
 	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
@@ -40,6 +44,12 @@ func emissions() []emission {
 		switch kernel.Name {
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
+			continue
+		case "expand-prefill", "expand-schedule":
+			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 96}, {BlockN: 112}} {
+				s, _ = Defaults(kernel.Name, s)
+				list = append(list, emission{kernel.Name, s})
+			}
 			continue
 		case "decode-schedule", "decode-combine": // heads and tokens are but numbers in it
 			for _, s := range []Spec{{Heads: 1, SQ: 1}, {Heads: 16, SQ: 2, DType: "fp16"}, {Heads: 130, SQ: 5}} {
@@ -175,7 +185,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s twice", p.Name)
 		}
 		seen[p.Name] = true
-		if p.Spec != p.Spec.WithDefaults() {
+		if full, err := Defaults(p.Kernel, p.Spec); err != nil || p.Spec != full {
 			t.Errorf("%s: defaults are missing in %+v", p.Name, p.Spec)
 		}
 		if _, err := Build(p.Kernel, p.Spec); err != nil {

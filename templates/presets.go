@@ -18,6 +18,9 @@ var presets = []Preset{
 	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
 	{"decode-schedule", "decode-schedule", Spec{}},
 	{"stream", "stream", Spec{}},
+	{"expand-prefill", "expand-prefill", Spec{}},
+	{"expand-prefill-h16-fp16", "expand-prefill", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"expand-schedule", "expand-schedule", Spec{}},
 }
 
 // Presets lists the presets in a fixed order.

@@ -20,7 +20,7 @@ type benchFlags struct {
 	op, device, anchors, csv   string
 	variant                    string
 	heads, sq, batch, kv       numbers
-	varlen, quick              bool
+	varlen, quick, noncausal   bool
 	sustained, pool            float64
 	replays, splits, invariant int
 	tune                       templates.Spec
@@ -32,13 +32,14 @@ const allVariants = "all"
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, or stream for the bandwidth alone")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, stream for the bandwidth alone, or prefill")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
 	fs.Var(&f.batch, "batch", "requests, a `list` (1,16,128; with -op schedule 128,8192,20000)")
 	fs.Var(&f.kv, "kv", "tokens per request, a `list` (4096)")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
+	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
 	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
 	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
@@ -49,6 +50,8 @@ func (a *app) bench() *ffcli.Command {
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
 	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
+	fs.IntVar(&f.tune.BlockM, "block-m", 0, "with -op prefill: query `tokens` per CTA (0: the template's default)")
+	fs.IntVar(&f.tune.BlockN, "block-n", 0, "with -op prefill: key `tokens` per tile (0: the template's default)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
 	return &ffcli.Command{
@@ -79,11 +82,19 @@ the row block that is chosen without knowing the load (-block-h fixes it), so
 that a request's bits depend on no other, and prints what that costs.
 
 -op schedule times the schedule kernel alone, after its schedule was found to
-cover every request: calls one after another in a graph, lengths in the L2.`,
+cover every request: calls one after another in a graph, lengths in the L2.
+
+-op prefill times attention over expanded keys and values, causal unless
+-noncausal is given, for -batch sequences of -sq queries (as many as keys when
+left out) and -kv keys each, 128 heads; tensors rotate so that none is in the
+L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {
 				return err
+			}
+			if f.op == "prefill" {
+				return a.benchPrefill(&f)
 			}
 			anchors, err := f.shapes()
 			if err != nil {
@@ -99,7 +110,7 @@ func (f *benchFlags) check() error {
 	onlyDecode := f.anchors != "" || f.sustained > 0 || f.invariant > 0 || f.variant == allVariants
 	switch {
 	case f.op != "decode" && f.op != "schedule" && f.op != "stream":
-		return usagef("op %q cannot be timed; decode, schedule and stream can", f.op)
+		return usagef("op %q cannot be timed; decode, schedule, stream and prefill can", f.op)
 	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
 		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
 	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < 0:

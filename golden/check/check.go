@@ -81,19 +81,24 @@ type Runner struct {
 	Options
 	decodes map[runtime.DecodeShape]*runtime.Decode
 	open    func(*decodeCall) (decoder, error)
+
+	prefills     map[runtime.PrefillShape]*runtime.Prefill
+	openPrefills func(*prefillCall) (prefiller, error)
 }
 
 // New returns a runner, to be closed.
 func New(o Options) *Runner {
 	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}}
 	r.open = r.openDecode
+	r.prefills, r.openPrefills = map[runtime.PrefillShape]*runtime.Prefill{}, r.openPrefill
 	return r
 }
 
 // Case runs one case.
 func (r *Runner) Case(c *cases.Case) Outcome {
 	operations := map[string]func(*cases.Case) (Outcome, error){
-		"decode": r.runDecode,
+		"decode":  r.runDecode,
+		"prefill": r.runPrefill,
 	}
 	run := operations[c.Op]
 	if run == nil {

@@ -115,7 +115,7 @@ func TestGraphReplaysWithOtherLengths(t *testing.T) {
 func TestSkips(t *testing.T) {
 	small := newHostDriver()
 	small.attributes.MemoryBytes, small.attributes.GraphCapture = 1<<30, false
-	prefill, err := cases.Parse([]byte(`{"name":"p","op":"prefill","q_len":[3],"kv_len":[3]}`))
+	extend, err := cases.Parse([]byte(`{"name":"p","op":"extend","q_len":[3],"kv_len":[3]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestSkips(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{prefill, Options{}, "skip p: op prefill is not implemented yet"},
+		{extend, Options{}, "skip p: op extend is not implemented yet"},
 		{testCase(t, `,"graph":{"capture_kv_len":[1,1,1]}`), Options{}, "skip x: host does not capture graphs"},
 		{testCase(t, `,"pages":{"pool":20000000}`), Options{}, "skip x: a pool of 2.6 GB does not fit into host's 1.1 GB"},
 		{testCase(t, `,"q_len":2,"causal":false`), Options{}, "skip x: decode of several query tokens is causal"},

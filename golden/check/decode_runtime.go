@@ -35,6 +35,7 @@ func (r *Runner) Close() error {
 		errs = append(errs, d.Close())
 		delete(r.decodes, shape)
 	}
+	errs = append(errs, r.closePrefills())
 	return errors.Join(errs...)
 }
 

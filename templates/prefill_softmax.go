@@ -1,0 +1,150 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// prefillSoftmax is the online softmax of a warpgroup that has rows of its own
+// and all of their keys. It looks for no maximum as a rule: weights are taken
+// relative to a reference, an earlier score of the row, and only when their sum
+// shows that the scores have outgrown it is the reference raised and the tile
+// weighted again.
+//
+// Scores are as they come out of the product; scale turns them into powers of
+// two in the multiply-add that also subtracts the reference. Its rounding is the
+// same for all scores of a row, and cancels, as long as the reference is small;
+// rows with a large one, and rows without a key so far, are careful: there the
+// reference is subtracted before the scale is applied, so that the weight at the
+// reference is exactly 1, be the scores 10¹².
+type prefillSoftmax struct {
+	k     *gen.Kernel
+	s     Spec
+	scale gen.Value
+	// Of a thread's rows r and r+8:
+	top    [2]*gen.Var // the reference, −∞ before the first key
+	before [2]*gen.Var // subtracted from a score before it is scaled
+	after  [2]*gen.Var // added after
+	sum    [2]*gen.Var // the thread's own share of the sum
+	// careful is not 0 where a row of the warp must be weighted carefully.
+	careful *gen.Var
+}
+
+const (
+	// mostSum is the largest sum of a thread's weights of a row and tile before
+	// the reference is raised. Weights below it are no subject to loss: fp16 ends
+	// at 2¹⁶, and f32 sums have room for 2¹¹⁴ of them.
+	mostSum = 1 << 14
+	// mostReference is the largest reference, in powers of two, that the product
+	// may be rounded with: by less than 2⁻¹².
+	mostReference = 1 << 12
+)
+
+func newPrefillSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar) *prefillSoftmax {
+	c := &prefillSoftmax{k: k, s: s, scale: scale.Read(), careful: k.Var(k.Int(1))}
+	for h := range c.top {
+		c.top[h], c.sum[h] = k.Var(k.NegInf()), k.Var(k.Float(0))
+		c.before[h], c.after[h] = k.Var(k.Float(0)), k.Var(k.Float(0))
+	}
+	return c
+}
+
+// reset begins new rows.
+func (c *prefillSoftmax) reset() {
+	for h := range c.top {
+		c.top[h].Set(c.k.NegInf())
+		c.sum[h].Set(0.0)
+		c.before[h].Set(0.0)
+		c.after[h].Set(0.0)
+	}
+	c.careful.Set(1)
+}
+
+// weigh puts a tile's weights into packed and returns whether they hold: a
+// value that is not 0 where no row has outgrown its reference. Without it
+// raise must follow.
+func (c *prefillSoftmax) weigh(scores gen.Accumulator, packed []*gen.Var) (holds gen.Value) {
+	k := c.k
+	held := k.Var(k.Int(0))
+	k.If(c.careful.Eq(0), func() {
+		var sum [2]*gen.Var
+		for h := range sum {
+			sum[h] = k.Var(k.Float(0))
+		}
+		for i := 0; i < len(scores.R); i += 2 {
+			h := rowOf(i)
+			p := scores.R[i].MulAdd(c.scale, c.after[h]).Exp2()
+			q := scores.R[i+1].MulAdd(c.scale, c.after[h]).Exp2()
+			sum[h].Increase(p.Add(q))
+			packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
+		}
+		over := k.AnyInWarp(sum[0].Gt(float64(mostSum)).Or(sum[1].Gt(float64(mostSum))))
+		k.If(over.Not(), func() {
+			for h := range sum {
+				c.sum[h].Increase(sum[h].Value)
+			}
+			held.Set(1)
+		})
+	})
+	return held.Value
+}
+
+// raise raises the references to the largest scores, scales the output, whose
+// products must be finished, to them, and puts the tile's weights into packed.
+func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
+	k := c.k
+	var top [2]gen.Value
+	for i, r := range scores.R {
+		h := rowOf(i)
+		if i < 4 && i%2 == 0 {
+			top[h] = r.Value
+		} else {
+			top[h] = top[h].Max(r.Value)
+		}
+	}
+	var factor, careful [2]gen.Value
+	for h := range top {
+		next := top[h].Reduce(gen.MaxOf, 1, 2).Max(c.top[h].Value)
+		// With no key seen yet both are −∞ and the factor must not be NaN.
+		factor[h] = c.top[h].Sub(finite(k, next)).Mul(c.scale).Exp2()
+		c.top[h].Set(next)
+		c.sum[h].Scale(factor[h])
+		power := next.Mul(c.scale)
+		// True for −∞ and for NaN, too.
+		careful[h] = power.Max(k.Float(0).Sub(power)).Lt(float64(mostReference)).Not()
+		c.before[h].Set(k.Select(careful[h], finite(k, next), k.Float(0)))
+		c.after[h].Set(k.Select(careful[h], k.Float(0), k.Float(0).Sub(power)))
+	}
+	for i, r := range out.R {
+		r.Scale(factor[rowOf(i)])
+	}
+	c.careful.Set(k.Select(k.AnyInWarp(careful[0].Or(careful[1])), k.Int(1), k.Int(0)))
+	for i := 0; i < len(scores.R); i += 2 {
+		h := rowOf(i)
+		p := scores.R[i].Sub(c.before[h].Value).MulAdd(c.scale, c.after[h]).Exp2()
+		q := scores.R[i+1].Sub(c.before[h].Value).MulAdd(c.scale, c.after[h]).Exp2()
+		c.sum[h].Increase(p.Add(q))
+		packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
+	}
+}
+
+// finish returns one value per row of the thread.
+func (c *prefillSoftmax) finish() softmaxState {
+	k := c.k
+	var st softmaxState
+	for h := range c.sum {
+		// What weights are relative to, in powers of two: one of the two is 0.
+		reference := c.before[h].Mul(c.scale).Sub(c.after[h].Value)
+		st.add(k, reference, c.sum[h].Reduce(gen.SumOf, 1, 2))
+	}
+	return st
+}
+
+// weightRegisters declares a tile's packed weights.
+func (c *prefillSoftmax) weightRegisters() []*gen.Var {
+	w := make([]*gen.Var, c.s.BlockN/4)
+	for i := range w {
+		w[i] = c.k.Var(c.k.Const(isa.B32, 0))
+	}
+	return w
+}
