@@ -26,13 +26,19 @@ type family struct {
 	validate func(Spec) error
 }
 
-var decodeFamily = family{Spec.WithDefaults, Spec.Validate}
+var (
+	decodeFamily = family{Spec.WithDefaults, Spec.Validate}
+	mergeFamily  = family{mergeDefaults, validateMerge}
+	appendFamily = family{appendDefaults, validateAppend}
+)
 
 var all = []template{
 	{Info{"absorb-decode", "attends one or several query tokens per request to a paged latent cache (absorbed weights)"}, decodeFamily, absorbDecode},
 	{Info{"decode-combine", "merges the partial outputs of requests that were split over several CTAs"}, decodeFamily, decodeCombine},
 	{Info{"decode-schedule", "deals the requests' tiles to CTAs, on the device"}, decodeFamily, decodeSchedule},
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
+	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates},
+	{Info{"append-kv", "writes latents and rope keys, rotated on request, into the paged cache by slot"}, appendFamily, appendKV},
 }
 
 // Kernels lists the kernels in a fixed order.

@@ -27,7 +27,10 @@ type emission struct {
 }
 
 func (e emission) String() string {
-	s := e.spec.WithDefaults()
+	s, _ := Defaults(e.kernel, e.spec)
+	if s.Heads == 0 { // a number like others to these
+		return fmt.Sprintf("%s/value=%d,latent=%d+%d,%s%s%s", e.kernel, s.Value, s.Latent, s.Rope, s.DType, s.Partial, s.Rotate)
+	}
 	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
@@ -38,6 +41,16 @@ func emissions() []emission {
 	var list []emission
 	for _, kernel := range Kernels() {
 		switch kernel.Name {
+		case "merge-states":
+			for _, s := range []Spec{{}, {Value: 64}, {Value: 256}, {Value: 512}, {DType: "fp16"}, {Partial: "f32"}, {DType: "fp16", Partial: "f32", Value: 512}} {
+				list = append(list, emission{kernel.Name, s})
+			}
+			continue
+		case "append-kv":
+			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
+				list = append(list, emission{kernel.Name, s})
+			}
+			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
@@ -175,7 +188,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s twice", p.Name)
 		}
 		seen[p.Name] = true
-		if p.Spec != p.Spec.WithDefaults() {
+		if full, _ := Defaults(p.Kernel, p.Spec); p.Spec != full {
 			t.Errorf("%s: defaults are missing in %+v", p.Name, p.Spec)
 		}
 		if _, err := Build(p.Kernel, p.Spec); err != nil {

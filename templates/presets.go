@@ -18,6 +18,11 @@ var presets = []Preset{
 	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
 	{"decode-schedule", "decode-schedule", Spec{}},
 	{"stream", "stream", Spec{}},
+	{"merge-states", "merge-states", Spec{}},
+	{"merge-states-f32-fp16", "merge-states", Spec{Partial: partialF32, DType: gen.FP16.Name}},
+	{"append-kv", "append-kv", Spec{}},
+	{"append-kv-interleaved", "append-kv", Spec{Rotate: rotateInterleaved}},
+	{"append-kv-half-fp16", "append-kv", Spec{Rotate: rotateHalf, DType: gen.FP16.Name}},
 }
 
 // Presets lists the presets in a fixed order.

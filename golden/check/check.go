@@ -80,12 +80,19 @@ func (s skip) Error() string { return string(s) }
 type Runner struct {
 	Options
 	decodes map[runtime.DecodeShape]*runtime.Decode
+	merges  map[runtime.MergeShape]*runtime.MergeStates
+	appends map[runtime.AppendShape]*runtime.AppendKV
 	open    func(*decodeCall) (decoder, error)
 }
 
 // New returns a runner, to be closed.
 func New(o Options) *Runner {
-	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}}
+	r := &Runner{
+		Options: o,
+		decodes: map[runtime.DecodeShape]*runtime.Decode{},
+		merges:  map[runtime.MergeShape]*runtime.MergeStates{},
+		appends: map[runtime.AppendShape]*runtime.AppendKV{},
+	}
 	r.open = r.openDecode
 	return r
 }
@@ -94,6 +101,8 @@ func New(o Options) *Runner {
 func (r *Runner) Case(c *cases.Case) Outcome {
 	operations := map[string]func(*cases.Case) (Outcome, error){
 		"decode": r.runDecode,
+		"merge":  r.runMerge,
+		"append": r.runAppend,
 	}
 	run := operations[c.Op]
 	if run == nil {

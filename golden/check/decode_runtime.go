@@ -35,6 +35,14 @@ func (r *Runner) Close() error {
 		errs = append(errs, d.Close())
 		delete(r.decodes, shape)
 	}
+	for shape, m := range r.merges {
+		errs = append(errs, m.Close())
+		delete(r.merges, shape)
+	}
+	for shape, a := range r.appends {
+		errs = append(errs, a.Close())
+		delete(r.appends, shape)
+	}
 	return errors.Join(errs...)
 }
 
