@@ -166,12 +166,9 @@ func (a *AppendKV) check(s Stream, args *AppendArgs) error {
 		return err
 	}
 	if shape.Rotate == "" {
-		for _, unused := range []struct {
-			name string
-			t    *Tensor
-		}{{"positions", &args.Positions}, {"cos", &args.Cos}, {"sin", &args.Sin}} {
-			if !unused.t.absent() {
-				return argumentError(unused.name, "absent: the kernel was made for keys that are rotated already", "was given")
+		for i, given := range [...]bool{!args.Positions.absent(), !args.Cos.absent(), !args.Sin.absent()} {
+			if given {
+				return argumentError([...]string{"positions", "cos", "sin"}[i], "absent: the kernel was made for keys that are rotated already", "was given")
 			}
 		}
 		return nil
