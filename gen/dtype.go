@@ -3,6 +3,7 @@ package gen
 import (
 	"fmt"
 
+	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
@@ -36,4 +37,16 @@ func (d DType) Bytes() int { return 2 }
 // Pack rounds two f32 values to d, lo in the low half of the result.
 func (k *Kernel) Pack(d DType, lo, hi Value) Value {
 	return k.apply(isa.B32, d.pack, hi.op, lo.op)
+}
+
+// Unpack returns the two f32 values of a packed pair, the low half's first.
+func (k *Kernel) Unpack(d DType, packed Value) (lo, hi Value) {
+	if d == BF16 { // the upper half of an f32
+		packed = packed.As(isa.B32)
+		return packed.Shl(16).Float32(), packed.And(^0xffff).Float32()
+	}
+	l, h := k.reg(d.Type), k.reg(d.Type)
+	k.emit("mov.b32", ptx.Vec{l, h}, packed.register())
+	widen := "cvt.f32." + d.Type.String()
+	return k.apply(isa.F32, widen, l), k.apply(isa.F32, widen, h)
 }

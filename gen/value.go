@@ -333,6 +333,9 @@ func (v Value) As(t isa.Type) Value {
 	return Value{v.k, v.op, t}
 }
 
+// Float32 reads the 32 bits of a value as an f32.
+func (v Value) Float32() Value { return v.k.apply(isa.F32, "mov.b32", v.register()) }
+
 // Extend widens a 32-bit integer to 64 bits.
 func (v Value) Extend() Value {
 	if c, ok := v.imm(); ok {

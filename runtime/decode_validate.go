@@ -19,9 +19,6 @@ const (
 	argumentCount
 )
 
-// addressRange is memory that was found to lie on the device.
-type addressRange struct{ first, last Ptr }
-
 // rowAlign is the alignment in bytes that the kernels' vector accesses and the
 // copy engine need.
 const rowAlign = 16
@@ -216,25 +213,7 @@ func (d *Decode) buffer(index int, name string, b Buffer, size int64) error {
 	return d.locate(index, name, b.Ptr, size)
 }
 
-// locate makes sure that the size bytes from p lie in memory of the device. It
-// asks the driver only about ranges that differ from the call before.
+// locate makes sure that the size bytes from p lie in memory of the device.
 func (d *Decode) locate(index int, name string, p Ptr, size int64) error {
-	last := p + Ptr(size) - 1
-	known := &d.located[index]
-	if d.locator == nil || *known == (addressRange{p, last}) {
-		return nil
-	}
-	at, err := d.locator.Locate(p)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if !at.Local {
-		return argumentError(name, "memory of "+d.driver.Name(), "address %#x was %s", p, at.Where)
-	}
-	if end := at.Base + Ptr(at.Size); last >= end && !at.Open {
-		return argumentError(name, "inside one allocation", "it ran from %#x to %#x, %d bytes past the end of its allocation (%d bytes at %#x)",
-			p, last, last-end+1, at.Size, at.Base)
-	}
-	*known = addressRange{p, last}
-	return nil
+	return locate(d.driver, d.locator, &d.located[index], name, p, size)
 }

@@ -61,6 +61,25 @@ func (p *Params) TensorMap(name string, v *[128]byte) *Params {
 	return p
 }
 
+// Table sets the first words of a table parameter, row by row; the rest keep
+// what they held.
+func (p *Params) Table(name string, words []uint64) *Params {
+	i := p.find(name, manifest.TableParam)
+	if i < 0 {
+		return p
+	}
+	m := &p.kernel.Manifest.Params[i]
+	if 8*len(words) > m.Size {
+		p.fail("table %q has room for %d words, not for %d", name, m.Size/8, len(words))
+		return p
+	}
+	for j, w := range words {
+		binary.LittleEndian.PutUint64(p.bytes[m.Offset+8*j:], w)
+	}
+	p.set[i] = true
+	return p
+}
+
 // Err returns the first mistake made in filling the parameters: a name that
 // the kernel does not have, a value that its type does not hold, or parameters
 // that were never set.

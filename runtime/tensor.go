@@ -15,6 +15,7 @@ const (
 	FP16 DType = "fp16"
 	F32  DType = "f32"
 	S32  DType = "s32"
+	S64  DType = "s64"
 )
 
 // Bytes returns the size of an element, 0 for an unknown type.
@@ -24,6 +25,8 @@ func (d DType) Bytes() int64 {
 		return 2
 	case F32, S32:
 		return 4
+	case S64:
+		return 8
 	}
 	return 0
 }
@@ -164,6 +167,7 @@ type expectation struct {
 	rank   int
 	align  int64 // bytes, of the address and of every stride but the innermost
 	dense  bool  // no gaps
+	apart  bool  // elements of a row may lie apart
 	output bool  // written: elements must not share memory
 }
 
@@ -228,7 +232,7 @@ func (x *expectation) checkStrides(t *Tensor) error {
 			// no neighbour, no requirement
 		case stride < 0 || stride > math.MaxInt64/t.DType.Bytes():
 			return argumentError(x.name, "at least 0 and less than 2^63 bytes", "%s stride was %d elements", x.axes[i].name, stride)
-		case i == inner && stride != 1:
+		case i == inner && stride != 1 && !x.apart:
 			return argumentError(x.name, "1 element", "%s stride was %d elements", x.axes[i].name, stride)
 		case x.dense && stride != dense:
 			return argumentError(x.name, fmt.Sprintf("dense, %d elements", dense), "%s stride was %d elements", x.axes[i].name, stride)

@@ -26,7 +26,11 @@ type family struct {
 	validate func(Spec) error
 }
 
-var decodeFamily = family{Spec.WithDefaults, Spec.Validate}
+var (
+	decodeFamily = family{Spec.WithDefaults, Spec.Validate}
+	mergeFamily  = family{mergeDefaults, validateMerge}
+	appendFamily = family{appendDefaults, validateAppend}
+)
 
 var all = []template{
 	{Info{"absorb-decode", "attends one or several query tokens per request to a paged latent cache (absorbed weights)"}, decodeFamily, absorbDecode},
@@ -35,6 +39,8 @@ var all = []template{
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
 	{Info{"expand-prefill", "attends query tokens to expanded keys and values of the same head, for sequences end to end"}, prefillFamily, expandPrefill},
 	{Info{"expand-schedule", "lists expand-prefill's blocks of query tokens, longest first, on the device"}, prefillFamily, prefillSchedule},
+	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates},
+	{Info{"append-kv", "writes latents and rope keys, rotated on request, into the paged cache by slot"}, appendFamily, appendKV},
 }
 
 // Kernels lists the kernels in a fixed order.

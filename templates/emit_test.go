@@ -27,11 +27,13 @@ type emission struct {
 }
 
 func (e emission) String() string {
-	s := e.spec
+	s, _ := Defaults(e.kernel, e.spec)
+	if s.Heads == 0 { // a number like others to these
+		return fmt.Sprintf("%s/value=%d,latent=%d+%d,%s%s%s", e.kernel, s.Value, s.Latent, s.Rope, s.DType, s.Partial, s.Rotate)
+	}
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
-	s = s.WithDefaults()
 	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
@@ -42,6 +44,16 @@ func emissions() []emission {
 	var list []emission
 	for _, kernel := range Kernels() {
 		switch kernel.Name {
+		case "merge-states":
+			for _, s := range []Spec{{}, {Value: 64}, {Value: 256}, {Value: 512}, {DType: "fp16"}, {Partial: "f32"}, {DType: "fp16", Partial: "f32", Value: 512}} {
+				list = append(list, emission{kernel.Name, s})
+			}
+			continue
+		case "append-kv":
+			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
+				list = append(list, emission{kernel.Name, s})
+			}
+			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue

@@ -21,6 +21,11 @@ var presets = []Preset{
 	{"expand-prefill", "expand-prefill", Spec{}},
 	{"expand-prefill-h16-fp16", "expand-prefill", Spec{Heads: 16, DType: gen.FP16.Name}},
 	{"expand-schedule", "expand-schedule", Spec{}},
+	{"merge-states", "merge-states", Spec{}},
+	{"merge-states-f32-fp16", "merge-states", Spec{Partial: partialF32, DType: gen.FP16.Name}},
+	{"append-kv", "append-kv", Spec{}},
+	{"append-kv-interleaved", "append-kv", Spec{Rotate: rotateInterleaved}},
+	{"append-kv-half-fp16", "append-kv", Spec{Rotate: rotateHalf, DType: gen.FP16.Name}},
 }
 
 // Presets lists the presets in a fixed order.

@@ -14,7 +14,7 @@ import (
 // Spec says which kernel to generate. Zero fields take their defaults (see
 // WithDefaults); what cannot be built is refused with a SpecError.
 type Spec struct {
-	Heads   int    `json:"heads"`             // query heads per token
+	Heads   int    `json:"heads,omitempty"`   // query heads per token
 	SQ      int    `json:"s_q,omitempty"`     // decode: query tokens per request
 	BlockH  int    `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
 	BlockM  int    `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
@@ -27,6 +27,8 @@ type Spec struct {
 	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
 	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster
 	DType   string `json:"dtype"`             // "bf16" or "fp16"
+	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
+	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`

@@ -37,6 +37,8 @@ func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
 	number(&s.Stages, "stages", "`tiles` in flight")
 	number(&s.Cluster, "cluster", "`CTAs` per cluster")
 	fs.StringVar(&s.DType, "dtype", "", "element `type`: bf16 or fp16")
+	fs.StringVar(&s.Partial, "partial", "", "`type` of the partial outputs that merge-states takes: f32, or the element type")
+	fs.StringVar(&s.Rotate, "rotate", "", "`way` in which append-kv rotates rope keys: interleaved or half (default not at all)")
 	return func() (templates.Spec, error) {
 		var err error
 		fs.Visit(func(f *flag.Flag) {

@@ -86,5 +86,11 @@ func emitCommand(p templates.Preset) string {
 	if s.DType != d.DType {
 		text += " -dtype " + s.DType
 	}
+	if s.Partial != d.Partial && s.Partial != s.DType {
+		text += " -partial " + s.Partial
+	}
+	if s.Rotate != d.Rotate {
+		text += " -rotate " + s.Rotate
+	}
 	return text
 }

@@ -75,7 +75,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // root is the tree of commands; help collects what -h prints.
 func (a *app) root(help io.Writer) *ffcli.Command {
-	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.version()}
+	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.plan(), a.version()}
 	root := &ffcli.Command{
 		Name:       "mlagen",
 		ShortUsage: "mlagen COMMAND [flags] [arguments]",

@@ -32,7 +32,10 @@ type Case struct {
 
 	Splits         int  `json:"splits"` // 0 = the planner decides, n = force n pieces per sequence
 	BatchInvariant bool `json:"batch_invariant"`
-	Chunk          int  `json:"chunk"` // extend: tokens per expanded chunk of the prefix, 0 = planner
+	Chunk          int  `json:"chunk"` // extend: tokens per expanded chunk of the prefix, 0 = planner; merge: keys per state
+
+	Partial dtype.Type `json:"partial"` // merge: type of the states' outputs, "" = dtype, or f32
+	Rotate  string     `json:"rotate"`  // append: how rope keys are rotated on the way, "", "interleaved" or "half"
 
 	Pages  Pages  `json:"pages"`
 	Layout Layout `json:"layout"`

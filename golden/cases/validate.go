@@ -29,6 +29,8 @@ func (c *Case) validate() error {
 	oneOf("pages.order", c.Pages.Order, "identity", "reversed", "scattered")
 	oneOf("layout.q", c.Layout.Q, "joint", "split")
 	oneOf("layout.out", c.Layout.Out, "dense", "padded")
+	oneOf("partial", string(c.Partial), "", string(c.DType), string(dtype.F32))
+	oneOf("rotate", c.Rotate, "", "interleaved", "half")
 	m := c.Model
 	need(m.Heads >= 1, "model.heads is %d and must be at least 1", m.Heads)
 	need(m.Latent >= 1 && m.Rope >= 0 && m.Nope >= 1 && m.Value >= 1, "model %+v has a width below its least", m)
@@ -47,6 +49,17 @@ func (c *Case) validate() error {
 	if c.Op == "decode" {
 		n, uniform := c.QLen.Uniform()
 		need(uniform && n >= 1, "q_len must be the same for all sequences of a decode, at least 1")
+	}
+	if c.Op == "append" {
+		for i, n := range c.KVLen {
+			need(c.Queries(i) >= 0 && c.Queries(i) <= n, "q_len of sequence %d is %d and must be 0 to its kv_len, %d", i, c.Queries(i), n)
+		}
+		need(c.Rotate == "" || m.Rope%2 == 0, "model.rope is %d and must be even to be rotated", m.Rope)
+	}
+	if c.Op == "merge" {
+		for i := range c.KVLen {
+			need(c.Queries(i) >= 0, "q_len of sequence %d is %d and must not be negative", i, c.Queries(i))
+		}
 	}
 	if c.Graph != nil {
 		need(len(c.Graph.CaptureKVLen) == len(c.KVLen), "graph.capture_kv_len has %d entries and kv_len %d", len(c.Graph.CaptureKVLen), len(c.KVLen))

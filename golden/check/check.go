@@ -80,6 +80,8 @@ func (s skip) Error() string { return string(s) }
 type Runner struct {
 	Options
 	decodes map[runtime.DecodeShape]*runtime.Decode
+	merges  map[runtime.MergeShape]*runtime.MergeStates
+	appends map[runtime.AppendShape]*runtime.AppendKV
 	open    func(*decodeCall) (decoder, error)
 
 	prefills     map[runtime.PrefillShape]*runtime.Prefill
@@ -88,7 +90,12 @@ type Runner struct {
 
 // New returns a runner, to be closed.
 func New(o Options) *Runner {
-	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}}
+	r := &Runner{
+		Options: o,
+		decodes: map[runtime.DecodeShape]*runtime.Decode{},
+		merges:  map[runtime.MergeShape]*runtime.MergeStates{},
+		appends: map[runtime.AppendShape]*runtime.AppendKV{},
+	}
 	r.open = r.openDecode
 	r.prefills, r.openPrefills = map[runtime.PrefillShape]*runtime.Prefill{}, r.openPrefill
 	return r
@@ -99,6 +106,8 @@ func (r *Runner) Case(c *cases.Case) Outcome {
 	operations := map[string]func(*cases.Case) (Outcome, error){
 		"decode":  r.runDecode,
 		"prefill": r.runPrefill,
+		"merge":   r.runMerge,
+		"append":  r.runAppend,
 	}
 	run := operations[c.Op]
 	if run == nil {

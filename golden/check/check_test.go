@@ -154,7 +154,7 @@ func TestFilesGoOnAfterABadFile(t *testing.T) {
 	if err := os.WriteFile(bad, []byte(`{"name":"bad","op":"decode","colour":1}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(good, []byte(`{"name":"good","op":"merge"}`), 0o666); err != nil {
+	if err := os.WriteFile(good, []byte(`{"name":"good","op":"absorb"}`), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	var w bytes.Buffer
@@ -164,7 +164,7 @@ func TestFilesGoOnAfterABadFile(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(w.String()), "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[0], "FAIL bad.json: ") || !strings.Contains(lines[0], "colour") ||
-		lines[1] != "skip good: op merge is not implemented yet" || lines[2] != "0 passed, 1 failed, 1 skipped" {
+		lines[1] != "skip good: op absorb is not implemented yet" || lines[2] != "0 passed, 1 failed, 1 skipped" {
 		t.Errorf("%q", lines)
 	}
 	if got := (Tally{Passed: 2}).String(); got != "2 passed, 0 failed" {

@@ -138,8 +138,8 @@ func (r *Runner) decodeOnce(in *cases.Decode) (result decodeResult, err error) {
 	return result, nil
 }
 
-// decodeLimits skips what the device cannot run.
-func decodeLimits(c *cases.Case, o Options) error {
+// poolFits skips what the device has no memory, or no graphs, for.
+func poolFits(c *cases.Case, o Options) error {
 	a := o.Driver.Attributes()
 	if c.Graph != nil && !a.GraphCapture {
 		return skip(fmt.Sprintf("%s does not capture graphs", o.Driver.Name()))
@@ -153,6 +153,14 @@ func decodeLimits(c *cases.Case, o Options) error {
 	}
 	if need := pool * c.PageStride() * int64(c.DType.Size()); a.MemoryBytes > 0 && need > a.MemoryBytes/10*9 {
 		return skip(fmt.Sprintf("a pool of %.1f GB does not fit into %s's %.1f GB", float64(need)/1e9, o.Driver.Name(), float64(a.MemoryBytes)/1e9))
+	}
+	return nil
+}
+
+// decodeLimits skips what the device cannot run.
+func decodeLimits(c *cases.Case, o Options) error {
+	if err := poolFits(c, o); err != nil {
+		return err
 	}
 	qLen, _ := c.QLen.Uniform()
 	if qLen > 1 && !c.Causal {

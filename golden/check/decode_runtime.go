@@ -36,6 +36,14 @@ func (r *Runner) Close() error {
 		delete(r.decodes, shape)
 	}
 	errs = append(errs, r.closePrefills())
+	for shape, m := range r.merges {
+		errs = append(errs, m.Close())
+		delete(r.merges, shape)
+	}
+	for shape, a := range r.appends {
+		errs = append(errs, a.Close())
+		delete(r.appends, shape)
+	}
 	return errors.Join(errs...)
 }
 

@@ -190,3 +190,19 @@ func TestHugeLogitsStayFinite(t *testing.T) {
 		}
 	}
 }
+
+// Two columns are a point in the plane; a quarter turn takes (1, 0) to (0, 1).
+func TestRotate(t *testing.T) {
+	cos, sin := []float64{0, 1}, []float64{1, 0}
+	for _, c := range []struct {
+		interleaved bool
+		x, want     []float64
+	}{
+		{true, []float64{1, 2, 3, 4}, []float64{-2, 1, 3, 4}},
+		{false, []float64{1, 2, 3, 4}, []float64{-3, 2, 1, 4}},
+	} {
+		if d := cmp.Diff(c.want, Rotate(c.x, cos, sin, c.interleaved)); d != "" {
+			t.Errorf("interleaved %v: %s", c.interleaved, d)
+		}
+	}
+}

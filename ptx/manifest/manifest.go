@@ -50,6 +50,7 @@ const (
 	PointerParam   ParamKind = "pointer"    // 64-bit global address
 	ScalarParam    ParamKind = "scalar"     // by value
 	TensorMapParam ParamKind = "tensor_map" // 128-byte tensor map by value
+	TableParam     ParamKind = "table"      // rows of 64-bit fields by value
 )
 
 // Param is one kernel parameter.

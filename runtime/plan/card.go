@@ -1,0 +1,84 @@
+package plan
+
+import "math"
+
+// Card is what planning knows of a device. Rates are what the kernels reach when
+// every multiprocessor has work all the time; how much of it a request leaves
+// idle, and the rows and columns with which tiles are filled up, are counted
+// apart.
+type Card struct {
+	Name string `json:"name"`
+	SMs  int    `json:"sms"`
+
+	// FLOP per second.
+	Decode    float64 `json:"decode"`     // absorbed attention with whole row blocks
+	Prefill   float64 `json:"prefill"`    // attention to expanded keys and values
+	UpProject float64 `json:"up_project"` // expanding tokens
+	Absorb    float64 `json:"absorb"`     // absorbing queries and outputs
+
+	Stream float64 `json:"stream"` // bytes per second from and to memory
+	Launch float64 `json:"launch"` // seconds that a kernel takes besides, however little it does
+	Follow float64 `json:"follow"` // the same for a kernel that starts beside its predecessor and only moves data
+	Tile   float64 `json:"tile"`   // seconds that a prefill kernel's block of query rows takes besides
+}
+
+// H200 is an NVIDIA H200. Decode, prefill, stream and launch are from
+// measurements of this project's decode kernels and of FlashAttention-3 on such a
+// card (golden/perf, bursts); the rates of the projections are expectations for
+// kernels that come close to cuBLAS.
+var H200 = Card{
+	Name: "NVIDIA H200", SMs: 132,
+	Decode: 620e12, Prefill: 690e12, UpProject: 600e12, Absorb: 450e12,
+	Stream: 4.5e12, Launch: 3.5e-6, Follow: 1.2e-6, Tile: 2e-6,
+}
+
+// The kernels' tiles, in which work comes.
+const (
+	decodeRows   = 64      // query rows (token × head) of a wide row block of decode
+	narrowRows   = 40      // up to so many query rows are one narrow block
+	narrowStep   = 8       // of which widths are multiples
+	decodeTokens = 64      // cached tokens of a tile of decode
+	decodeMost   = 1 << 14 // query rows of one call of decode
+	prefillRows  = 128     // query tokens of a block of prefill
+	prefillKeys  = 128     // key tokens of a tile of prefill
+	productRows  = 128     // tokens of a tile of the up-projection
+	absorbRows   = 64      // tokens of a tile of the absorb products
+	chunkStep    = 128     // tokens that a chunk of the prefix is a multiple of
+)
+
+// Stage is one kernel's share of a path.
+type Stage struct {
+	Kernel   string  `json:"kernel"`
+	Launches int     `json:"launches"`
+	FLOP     float64 `json:"flop"`  // as the tensor cores do it, tiles filled up
+	Bytes    float64 `json:"bytes"` // from and to memory
+	Seconds  float64 `json:"seconds"`
+}
+
+// stage estimates a kernel launched once: busy seconds of the tensor cores, or
+// the time of its bytes where that is longer, and a launch.
+func (c Card) stage(kernel string, flop, bytes, busy float64) Stage {
+	return Stage{Kernel: kernel, Launches: 1, FLOP: flop, Bytes: bytes, Seconds: max(busy, bytes/c.Stream) + c.Launch}
+}
+
+// follow estimates a kernel that only moves data.
+func (c Card) follow(kernel string, bytes float64) Stage {
+	return Stage{Kernel: kernel, Launches: 1, Bytes: bytes, Seconds: bytes/c.Stream + c.Follow}
+}
+
+// times returns n launches of the stage.
+func (s Stage) times(n float64) Stage {
+	return Stage{s.Kernel, s.Launches * int(n), s.FLOP * n, s.Bytes * n, s.Seconds * n}
+}
+
+// plus returns both stages of one kernel together.
+func (s Stage) plus(o Stage) Stage {
+	return Stage{o.Kernel, s.Launches + o.Launches, s.FLOP + o.FLOP, s.Bytes + o.Bytes, s.Seconds + o.Seconds}
+}
+
+// rounds returns how often the busiest multiprocessor takes one of so many equal
+// pieces of work.
+func (c Card) rounds(pieces float64) float64 { return math.Ceil(pieces / float64(c.SMs)) }
+
+// upTo fills n up to a multiple of step.
+func upTo(n float64, step int) float64 { return math.Ceil(n/float64(step)) * float64(step) }

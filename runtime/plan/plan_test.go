@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+var v3 = DeepSeek(128)
+
+// TestPublishedFigures: the counts are those that are published for DeepSeek-V3.
+func TestPublishedFigures(t *testing.T) {
+	giga := func(x float64) string { return fmt.Sprintf("%.1f", x/1e9) }
+	decode, prefill := Request{1, 8191}, Request{8192, 0}
+	few, many := Request{64, 32768}, Request{512, 32768}
+	for _, c := range []struct{ what, got, want string }{
+		{"expand per pair", fmt.Sprint(v3.ExpandPair()), "81920"},
+		{"absorb per pair", fmt.Sprint(v3.AbsorbPair()), "278528"},
+		{"expand per key token", fmt.Sprintf("%.0f", v3.ExpandToken()), "33554432"},
+		{"absorb per query token", fmt.Sprintf("%.0f", v3.AbsorbToken()), "33554432"},
+		{"crossover", fmt.Sprintf("%.0f", v3.Crossover()), "171"},
+		{"decode at 8K, expand", giga(v3.ExpandFLOP(decode)), "275.5"},
+		{"decode at 8K, absorb", giga(v3.AbsorbFLOP(decode)), "2.3"},
+		{"prefill of 8K, expand", giga(v3.ExpandFLOP(prefill)), "3024.0"},
+		{"prefill of 8K, absorb", giga(v3.AbsorbFLOP(prefill)), "9621.9"},
+		{"64 on 32K, expand", giga(v3.ExpandFLOP(few)), "1273.6"},
+		{"64 on 32K, absorb", giga(v3.AbsorbFLOP(few)), "586.8"},
+		{"512 on 32K, expand", giga(v3.ExpandFLOP(many)), "2501.8"},
+		{"512 on 32K, absorb", giga(v3.AbsorbFLOP(many)), "4726.7"},
+		{"record", fmt.Sprint(61 * v3.RecordBytes()), "70272"},
+		{"expanded token", fmt.Sprint(v3.ExpandedBytes()), "65536"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %s, want %s", c.what, c.got, c.want)
+		}
+	}
+}
+
+func plan(t *testing.T, workspace int64, heads int, r Request) *Plan {
+	t.Helper()
+	p, err := (&Planner{Card: H200, Model: DeepSeek(heads), Workspace: workspace}).Plan(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestChoices are what engines must get right, whatever the constants.
+func TestChoices(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		r         Request
+		heads     int
+		workspace int64
+		want      Path
+	}{
+		{Request{1, 8191}, 128, Unlimited, Absorb},
+		{Request{8192, 0}, 128, Unlimited, Expand},
+		{Request{64, 32768}, 128, Unlimited, Absorb},
+		{Request{512, 32768}, 128, Unlimited, Expand},
+		{Request{64, 32768}, 16, Unlimited, Absorb},
+		{Request{512, 32768}, 16, Unlimited, Expand},
+		{Request{64, 32768}, 128, 512 * mib, Absorb},
+		{Request{512, 32768}, 128, 512 * mib, ExpandChunked},
+		{Request{512, 32768}, 128, 2048 * mib, Expand}, // to the byte
+		{Request{512, 32768}, 128, 2048*mib - 1, ExpandChunked},
+		{Request{512, 32768}, 128, 128 * mib, ExpandChunked},
+		{Request{512, 32768}, 128, 128*65536 - 1, Absorb}, // not even a tile
+		{Request{512, 32768}, 128, 0, Absorb},
+		{Request{4, 131072}, 128, Unlimited, Absorb},
+		{Request{8192, 131072}, 128, 512 * mib, ExpandChunked},
+	} {
+		got := plan(t, c.workspace, c.heads, c.r)
+		if got.Choice != c.want {
+			t.Errorf("%+v, %d heads, %d bytes: %s, want %s", c.r, c.heads, c.workspace, got.Choice, c.want)
+		}
+		if e := got.Chosen(); e.Path != c.want || !e.Possible || !(e.Seconds > 0) {
+			t.Errorf("chosen is %+v", e)
+		}
+	}
+}
+
+func TestChunks(t *testing.T) {
+	p := plan(t, 512<<20, 128, Request{512, 32768})
+	e := p.Estimates[2]
+	if e.Chunk != 8192 || e.Chunks != 4 || e.Workspace != 512<<20 {
+		t.Errorf("%d chunks of %d tokens in %d bytes, want 4 of 8192 in 512 MiB", e.Chunks, e.Chunk, e.Workspace)
+	}
+	launches := map[string]int{}
+	for _, s := range e.Stages {
+		launches[s.Kernel] = s.Launches
+	}
+	if launches["up-project"] != 5 || launches["expand-prefill"] != 5 || launches["merge-states"] != 1 || e.Launches != 11 {
+		t.Errorf("launches %v, %d in all, want one of each for four chunks and the new tokens, and a merge", launches, e.Launches)
+	}
+	if one := p.Estimates[1]; e.FLOP != one.FLOP || e.Seconds < one.Seconds || one.Possible || !strings.Contains(one.Reason, "2147483648 bytes") {
+		t.Errorf("in one piece: %+v", one)
+	}
+	// A last chunk that is not whole, and new tokens that fill several chunks.
+	e = plan(t, 512<<20, 128, Request{20000, 10000}).Estimates[2]
+	if e.Chunks != 2 || !e.Possible {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestEstimates: no estimate is below what its FLOP and bytes take, and more
+// work takes longer.
+func TestEstimates(t *testing.T) {
+	for _, heads := range []int{1, 8, 16, 20, 128} {
+		for _, prefix := range []int{0, 1, 100, 5000, 1 << 17} {
+			var before []float64
+			for _, n := range []int{1, 2, 63, 65, 128, 1000, 9000} {
+				p := plan(t, 256<<20, heads, Request{n, prefix})
+				for i, e := range p.Estimates {
+					floor := math.Max(e.FLOP/900e12, e.Bytes/H200.Stream)
+					if math.IsNaN(e.Seconds) || math.IsInf(e.Seconds, 0) || e.Seconds < floor {
+						t.Errorf("%d heads, %d on %d, %s: %g s, its work alone takes %g", heads, n, prefix, e.Path, e.Seconds, floor)
+					}
+					if before != nil && e.Seconds < 0.5*before[i] {
+						t.Errorf("%d heads, %d on %d, %s: %g s, and fewer new tokens take %g", heads, n, prefix, e.Path, e.Seconds, before[i])
+					}
+				}
+				before = nil
+				for _, e := range p.Estimates {
+					before = append(before, e.Seconds)
+				}
+			}
+		}
+	}
+}
+
+// TestMeasuredPeers: the model of a kernel's time gives what was measured on an
+// H200 for kernels that work in such tiles.
+func TestMeasuredPeers(t *testing.T) {
+	for _, c := range []struct {
+		heads, q, k int
+		causal      bool
+		us          float64 // FlashAttention-3
+	}{
+		{128, 1024, 1024, true, 93.2}, {128, 2048, 2048, true, 281.6}, {128, 4096, 4096, true, 986}, {128, 8192, 8192, true, 4106.5},
+		{16, 8192, 8192, true, 490.4}, {16, 32768, 32768, true, 7950.8}, {128, 2048, 8192, false, 2045.6}, {16, 4096, 32768, false, 1958},
+	} {
+		got := 1e6 * H200.prefill(DeepSeek(c.heads), float64(c.q), float64(c.k), c.causal).Seconds
+		if got < c.us/1.15 || got > c.us*1.15 {
+			t.Errorf("prefill of %d on %d, %d heads: %.1f µs, measured %.1f", c.q, c.k, c.heads, got, c.us)
+		}
+	}
+	for _, c := range []struct {
+		heads, q, k int
+		us          float64 // this project's decode, with its merge
+	}{{8, 1, 1024, 4.7}, {16, 1, 4096, 6.6}, {128, 1, 4096, 11.4}, {16, 1, 32768, 15.7}, {128, 1, 32768, 26.5}, {128, 1, 131072, 68.5}, {128, 4, 32768, 72.8}} {
+		m, r := DeepSeek(c.heads), Request{c.q, c.k - c.q}
+		got := 1e6 * (H200.decode(m, r).Seconds + H200.combine(m, r).Seconds)
+		if got < c.us/1.15 || got > c.us*1.15 {
+			t.Errorf("decode of %d on %d, %d heads: %.1f µs, measured %.1f", c.q, c.k, c.heads, got, c.us)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	good := Planner{Card: H200, Model: v3, Workspace: Unlimited}
+	for want, change := range map[string]func(*Planner, *Request){
+		"new was 0 tokens, must be 1 to":      func(_ *Planner, r *Request) { r.New = 0 },
+		"new was 2147483648 tokens":           func(_ *Planner, r *Request) { r.New = 1 << 31 },
+		"prefix was -1 tokens, must be 0":     func(_ *Planner, r *Request) { r.Prefix = -1 },
+		"heads was 0, must be 1":              func(p *Planner, _ *Request) { p.Model.Heads = 0 },
+		"heads was 20000, must be":            func(p *Planner, _ *Request) { p.Model.Heads = 20000 },
+		"workspace was -5 bytes, must be":     func(p *Planner, _ *Request) { p.Workspace = -5 },
+		"has a width below its least":         func(p *Planner, _ *Request) { p.Model.Nope = 0 },
+		"has no multiprocessors, or a rate":   func(p *Planner, _ *Request) { p.Card = Card{} },
+		"or a rate that is not above 0":       func(p *Planner, _ *Request) { p.Card.Stream = math.NaN() },
+		"prefix was 4611686018427387904 toke": func(_ *Planner, r *Request) { r.Prefix = 1 << 62 },
+	} {
+		p, r := good, Request{New: 5, Prefix: 5}
+		change(&p, &r)
+		if _, err := p.Plan(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := good.Plan(Request{MaxTokens, MaxTokens}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	text, err := json.Marshal(plan(t, 1<<30, 128, Request{512, 32768}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"choice":"expand-chunked"`, `"path":"absorb","possible":true`, `"new":512,"prefix":32768`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s\nlacks %s", text, want)
+		}
+	}
+}
