@@ -28,6 +28,11 @@ func (b NamedBarrier) Sync() {
 	b.k.emit("bar.sync", ptx.Imm(b.id), ptx.Imm(b.threads))
 }
 
+// Any waits like Sync and reports whether v held in any of the threads.
+func (b NamedBarrier) Any(v Value) Value {
+	return b.k.apply(isa.Pred, "bar.red.or.pred", ptx.Imm(b.id), ptx.Imm(b.threads), v.op)
+}
+
 // Arrive counts the warp as come and goes on.
 func (b NamedBarrier) Arrive() {
 	b.k.emit("bar.arrive", ptx.Imm(b.id), ptx.Imm(b.threads))
