@@ -36,6 +36,7 @@ func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
 	number(&s.Page, "page", "`tokens` per page of the cache")
 	number(&s.Stages, "stages", "`tiles` in flight")
 	number(&s.Cluster, "cluster", "`CTAs` per cluster")
+	number(&s.Warpgroups, "warpgroups", "`warpgroups` that multiply in a decode CTA: 1, or 2 that take turns with the tiles")
 	fs.StringVar(&s.DType, "dtype", "", "element `type`: bf16 or fp16")
 	return func() (templates.Spec, error) {
 		var err error
