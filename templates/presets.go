@@ -14,6 +14,8 @@ var presets = []Preset{
 	{"absorb-decode-h8", "absorb-decode", Spec{Heads: 8}},
 	{"absorb-decode-h128", "absorb-decode", Spec{Heads: 128}},
 	{"absorb-decode-h16-sq5", "absorb-decode", Spec{Heads: 16, SQ: 5}},
+	{"absorb-decode-h16-sq5-b40", "absorb-decode", Spec{Heads: 16, SQ: 5, BlockH: 40}},
+	{"absorb-decode-h64-b32", "absorb-decode", Spec{Heads: 64, BlockH: 32}},
 	{"absorb-decode-h8-fp16", "absorb-decode", Spec{Heads: 8, DType: gen.FP16.Name}},
 	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
 	{"decode-schedule", "decode-schedule", Spec{}},

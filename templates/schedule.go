@@ -16,7 +16,7 @@ const (
 // merge), in tiles. An estimate from whole runs on an H200, where requests cut
 // and whole differed by about so much; it was not fitted.
 func (s Spec) pieceCost() int {
-	if s.seesaw() {
+	if s.rowsOnM() {
 		return 4
 	}
 	return 2
