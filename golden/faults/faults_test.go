@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -20,11 +21,12 @@ import (
 // source builds kernels and plants a fault in one of them.
 type source struct {
 	fault   *Fault
+	stages  int // 0 = the default
 	planted bool
 }
 
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
-	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, Stages: s.stages, DType: string(shape.DType)}
 	var v runtime.DecodeVariants
 	for _, k := range []struct {
 		name string
@@ -58,7 +60,7 @@ type problem struct {
 // problems exercise a ring that wraps, within a tile too, a last tile that is not full over slots
 // that hold NaN, requests cut between two CTAs, forced splits, and a combine
 // of so many pieces that its warps share them.
-func problems(t *testing.T, heads int) []problem {
+func problems(t *testing.T, m Model) []problem {
 	t.Helper()
 	var out []problem
 	for i, p := range []struct {
@@ -71,7 +73,7 @@ func problems(t *testing.T, heads int) []problem {
 		{`"kv_len": [800], "splits": 12`, 4},
 		{`"kv_len": [450, 100]`, 1},
 	} {
-		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, i, heads, p.fields)))
+		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": 64, "nope": 128, "value": 128}, %s}`, i, m.Heads, cmp.Or(m.Latent, 512), p.fields)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,15 +84,15 @@ func problems(t *testing.T, heads int) []problem {
 
 // caught says what finds a fault, and how: "" when nothing does, with the
 // reason if it could not be planted.
-func caught(t *testing.T, f *Fault, heads int, seeds int) (by, how string) {
+func caught(t *testing.T, f *Fault, m Model, seeds int) (by, how string) {
 	t.Helper()
 	for seed := range seeds {
-		for _, c := range problems(t, heads) {
+		for _, c := range problems(t, m) {
 			drv, err := emu.Open(emu.Options{SMs: c.sms, Seed: uint64(seed)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &source{fault: f}
+			s := &source{fault: f, stages: m.Stages}
 			r := check.New(check.Options{Driver: drv, Source: s, Hazards: true})
 			o := r.Case(c.Case)
 			_ = r.Close() // its error repeats the outcome's
@@ -120,9 +122,9 @@ func caught(t *testing.T, f *Fault, heads int, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
-	for _, heads := range []int{narrow, wide} {
-		if by, how := caught(t, nil, heads, 2); by != "" {
-			t.Fatalf("%d heads without a fault: %s: %s", heads, by, how)
+	for _, m := range []Model{narrow, middle, wide, roomy} {
+		if by, how := caught(t, nil, m, 2); by != "" {
+			t.Fatalf("%+v without a fault: %s: %s", m, by, how)
 		}
 	}
 	seeds := 3
@@ -133,12 +135,12 @@ func TestCaught(t *testing.T) {
 	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
 	for i := range All {
 		f := &All[i]
-		by, how := caught(t, f, f.Heads, seeds)
+		by, how := caught(t, f, f.Model, seeds)
 		if by == "" {
 			by = "NOTHING"
-			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Heads, how)
+			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Model.Heads, how)
 		}
-		w.AppendRow(table.Row{f.Name, f.Kernel, f.Heads, by})
+		w.AppendRow(table.Row{f.Name, f.Kernel, f.Model.Heads, by})
 	}
 	t.Logf("%d faults\n%s", len(All), w.Render())
 }
