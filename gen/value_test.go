@@ -208,6 +208,11 @@ func TestFloats(t *testing.T) {
 	put(pa.Load(1).MulAdd(2.0, 0.5), 6.5)
 	put(k.Thread().ToFloat(), 0)
 	put(k.NegInf(), -inf)
+	for _, c := range []struct{ x, want float32 }{{2.9, 2}, {-0.9, 0}, {-5, 0}, {0x1p31, 0x1p31}, {nan, 0}} {
+		u := k.Float(float64(c.x)).ToUnsigned()
+		put(u.Shr(8).As(isa.S32).ToFloat().MulAdd(256.0, u.And(255).As(isa.S32).ToFloat()), c.want)
+	}
+	put(k.Const(isa.U32, 0xffffffff).MulHigh(k.Int(-3)).As(isa.S32).ToFloat(), -4)
 	got := r.run(len(want))
 	for i, w := range want {
 		g := math.Float32frombits(got[i])
