@@ -212,10 +212,15 @@ func wide(t isa.Type) isa.Type {
 	return isa.S64
 }
 
-// Div returns v / x and Rem v mod x, for integers.
+// Div returns v / x and Rem v mod x, for integers. An unsigned division by a
+// power of two is a shift: ptxas would not make it one.
 func (v Value) Div(x any) Value {
-	if y := v.k.value(x, v.typ); y.op == ptx.Imm(1) {
+	y := v.k.value(x, v.typ)
+	if y.op == ptx.Imm(1) {
 		return v
+	}
+	if c, ok := y.imm(); ok && (v.typ == isa.U32 || v.typ == isa.U64) && c > 0 && c&(c-1) == 0 {
+		return v.Shr(bits.TrailingZeros64(uint64(c)))
 	}
 	return v.intOp("div", x, func(a, b int64) int64 { return a / b })
 }

@@ -92,7 +92,7 @@ func TestIntegers(t *testing.T) {
 }
 
 // TestNeutralOperands: an operation that changes nothing costs nothing, and a
-// multiplication by a power of two is a shift.
+// multiplication by a power of two is a shift, as is an unsigned division.
 func TestNeutralOperands(t *testing.T) {
 	k := gen.NewKernel("k", nil)
 	k.Threads(32)
@@ -103,17 +103,20 @@ func TestNeutralOperands(t *testing.T) {
 	}
 	out.Store(7, x.Rem(1))
 	out.Store(8, x.Mul(64))
+	out.Store(9, x.As(isa.U32).Div(64))
 	built, err := k.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, op := range []string{"add.s32", "sub.", "mul.", "div.", "rem.", "shr."} {
+	for _, op := range []string{"add.s32", "sub.", "mul.", "div.", "rem.", "shr.s32"} {
 		if n := count(built, op); n != 0 {
 			t.Errorf("%d × %s", n, op)
 		}
 	}
-	if n := count(built, "shl."); n != 1 {
-		t.Errorf("%d shifts, want 1", n)
+	for _, op := range []string{"shl.", "shr.u32"} {
+		if n := count(built, op); n != 1 {
+			t.Errorf("%d × %s, want 1", n, op)
+		}
 	}
 }
 

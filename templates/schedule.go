@@ -14,7 +14,7 @@ const (
 	// residentRequests is the largest batch whose lengths stay in shared memory.
 	// They take most of it, as decode's tiles do, which also keeps the split
 	// between shared memory and L1 as it is from one kernel to the next.
-	residentRequests = 40 << 10
+	residentRequests = 32 << 10
 )
 
 // pieceCost is what a piece of work costs beside its tiles (queries, write-out,
@@ -78,7 +78,7 @@ const recordWords = 4
 func decodeSchedule(s Spec) (*gen.Output, error) { return scheduleResident(s, residentRequests) }
 
 // scheduleResident builds the scheduler with room for the lengths of so many
-// requests in shared memory, which must be more than maxParts.
+// requests, at least maxParts, in shared memory.
 func scheduleResident(s Spec, requests int) (*gen.Output, error) {
 	k := gen.NewKernel("decode_schedule", s, s.options())
 	c := &scheduler{k: k, s: s}
@@ -92,26 +92,21 @@ func scheduleResident(s Spec, requests int) (*gen.Output, error) {
 	c.records = k.SharedArray("records", isa.S32, recordWords*scanThreads)
 	c.pairs = k.SharedArray("boundaries", isa.S32, 2*(maxParts+3))
 	c.words = k.SharedArray("words of parts", isa.S32, maxParts+1)
-	resident := k.SharedArray("tiles of requests", isa.S32, requests+1)
+	near := newResidentLengths(c, requests)
 	k.WaitForPreviousGrid()
 	c.batch, c.parts, c.thread = batch.Read().As(isa.S32), parts.Read().As(isa.S32), k.Thread()
 	forced := splits.Read().As(isa.S32)
 	k.IfElse(forced.Gt(1), func() { c.dealPieces(forced) }, func() {
-		near := &residentLengths{c: c, words: resident}
-		k.IfElse(c.batch.Le(requests), func() {
-			c.balance(near, near, forced)
-		}, func() {
-			c.balance(&distantLengths{c}, nil, forced) // there are more requests than parts
-		})
+		k.IfElse(c.batch.Le(requests), func() { c.balance(near, forced) }, func() { c.balance(&distantLengths{c}, forced) })
 	})
 	// No AllowNextGrid: decode reads the schedule before it waits for the grid
 	// before it, so it must not begin before this kernel has ended.
 	return k.Build()
 }
 
-// balance schedules whole requests where one piece each is forced, and
-// otherwise what is best. near are the lengths where they are resident.
-func (c *scheduler) balance(l batchLengths, near *residentLengths, forced gen.Value) {
+// balance deals out whole requests where one piece of each is forced, and
+// otherwise finds what is best.
+func (c *scheduler) balance(l batchLengths, forced gen.Value) {
 	k := c.k
 	sum, most := l.measure()
 	even := c.byParts.Ceil(sum.Add(c.batch.Mul(c.s.pieceCost()))) // a part's share of the line
@@ -122,13 +117,14 @@ func (c *scheduler) balance(l batchLengths, near *residentLengths, forced gen.Va
 		k.If(cost.Le(even.Add(2*c.s.pieceCost())), func() { whole.Set(1) })
 	})
 	k.IfElse(whole.Gt(0), func() { c.dealWhole(l) }, func() {
-		if near == nil {
+		near, ok := l.(*residentLengths)
+		if !ok { // there are more requests than parts
 			c.cutLine(l, even)
 			return
 		}
 		piece := k.Var(k.Int(0))
 		k.If(c.batch.Le(c.parts), func() { piece.Set(near.alignedPiece(sum, most, even)) })
-		k.IfElse(piece.Gt(0), func() { near.align(most, piece.Value) }, func() { c.cutLine(l, even) })
+		k.IfElse(piece.Gt(0), func() { near.align(most, piece.Value) }, func() { c.cutLine(near, even) })
 	})
 }
 

@@ -61,7 +61,7 @@ func (c *scheduler) dealPieces(n gen.Value) {
 	c.byParts = k.Divisor(c.parts)
 	piecesOf := func(tiles gen.Value) gen.Value { return n.Min(tiles).Max(1) }
 	sum := k.Var(k.Int(0))
-	c.eachLength(c.thread, func(_, tiles gen.Value) { sum.Increase(piecesOf(tiles)) })
+	c.eachLength(c.thread, func(_, tiles, there gen.Value) { sum.Increase(k.Select(there, piecesOf(tiles), k.Int(0))) })
 	d := c.deal(ofWarps(k, "pieces by warp", sum.SumOfWarp())[0].SumOfWarp())
 
 	// So many requests at a time, whose pieces are then dealt to the threads.

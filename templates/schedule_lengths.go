@@ -34,9 +34,10 @@ func (c *scheduler) tilesOf(tokens gen.Value) gen.Value {
 // loadsUnderWay is how many lengths of a large batch a thread awaits at once.
 const loadsUnderWay = 8
 
-// eachLength calls use for every request that is dealt to this thread, from
-// number first on.
-func (c *scheduler) eachLength(first gen.Value, use func(request, tiles gen.Value)) {
+// eachLength calls use for the requests that are dealt to this thread, from
+// number first on, and for up to loadsUnderWay numbers beyond the batch, which
+// are not there and have no tiles.
+func (c *scheduler) eachLength(first gen.Value, use func(request, tiles, there gen.Value)) {
 	k := c.k
 	k.For("lengths", first, c.batch, loadsUnderWay*scanThreads, func(i gen.Value) {
 		var there, tokens [loadsUnderWay]gen.Value
@@ -46,7 +47,7 @@ func (c *scheduler) eachLength(first gen.Value, use func(request, tiles gen.Valu
 			tokens[n] = c.kvLen.At(at).LoadIf(there[n], 0, k.Int(0))
 		}
 		for n := range tokens {
-			k.If(there[n], func() { use(i.Add(n*scanThreads), c.tilesOf(tokens[n])) })
+			use(i.Add(n*scanThreads), c.tilesOf(tokens[n]), there[n])
 		}
 	})
 }
@@ -61,25 +62,29 @@ func (c *scheduler) measured(sum, most gen.Value) (gen.Value, gen.Value) {
 // line, the tiles before each of them.
 type residentLengths struct {
 	c     *scheduler
-	words gen.Region // [requests+1]
+	words gen.Region // for each request, and for as many more as eachLength may use
 	own   gen.Value  // tiles of the request with the thread's number
 }
 
-func (l *residentLengths) measure() (gen.Value, gen.Value) {
+// newResidentLengths reserves room for a batch of so many requests.
+func newResidentLengths(c *scheduler, requests int) *residentLengths {
+	return &residentLengths{c: c, words: c.k.SharedArray("tiles of requests", isa.S32, requests+(loadsUnderWay+1)*scanThreads)}
+}
+
+func (l *residentLengths) measure() (sum, most gen.Value) {
 	c, k := l.c, l.c.k
-	there := c.thread.Lt(c.batch)
-	tokens := c.kvLen.At(c.thread).LoadIf(there, 0, k.Int(0))
+	tokens := c.kvLen.At(c.thread).LoadIf(c.thread.Lt(c.batch), 0, k.Int(0))
 	c.byParts = k.Divisor(c.parts) // while the lengths are on their way
-	sum, most := k.Var(k.Int(0)), k.Var(k.Int(0))
-	keep := func(i, tiles gen.Value) {
+	all, longest := k.Var(k.Int(0)), k.Var(k.Int(0))
+	keep := func(i, tiles, _ gen.Value) {
 		l.words.At(i).Store(0, tiles)
-		sum.Increase(tiles)
-		most.Set(most.Max(tiles))
+		all.Increase(tiles)
+		longest.Set(longest.Max(tiles))
 	}
 	c.eachLength(c.thread.Add(scanThreads), keep)
 	l.own = c.tilesOf(tokens)
-	k.If(there, func() { keep(c.thread, l.own) })
-	return c.measured(sum.Value, most.Value)
+	keep(c.thread, l.own, gen.Value{})
+	return c.measured(all.Value, longest.Value)
 }
 
 func (l *residentLengths) tiles(i gen.Value) gen.Value { return l.words.At(i).Load(0) }
@@ -136,7 +141,7 @@ func (l *distantLengths) measure() (gen.Value, gen.Value) {
 	c, k := l.c, l.c.k
 	c.byParts = k.Divisor(c.parts)
 	sum, most := k.Var(k.Int(0)), k.Var(k.Int(0))
-	c.eachLength(c.thread, func(_, tiles gen.Value) {
+	c.eachLength(c.thread, func(_, tiles, _ gen.Value) {
 		sum.Increase(tiles)
 		most.Set(most.Max(tiles))
 	})
