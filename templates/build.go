@@ -33,6 +33,9 @@ var all = []template{
 	{Info{"decode-combine", "merges the partial outputs of requests that were split over several CTAs"}, decodeFamily, decodeCombine},
 	{Info{"decode-schedule", "deals the requests' tiles to CTAs, on the device"}, decodeFamily, decodeSchedule},
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
+	{Info{"up-project", "expands latents, paged or dense, to the keys and values of all heads"}, upProjectFamily, upProject},
+	{Info{"absorb-q", "multiplies queries by the key weights: into the latent space"}, absorbQueryFamily, absorbQuery},
+	{Info{"absorb-o", "multiplies attended latents by the value weights: out of the latent space"}, absorbOutFamily, absorbOut},
 }
 
 // Kernels lists the kernels in a fixed order.

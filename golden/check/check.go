@@ -80,12 +80,13 @@ func (s skip) Error() string { return string(s) }
 type Runner struct {
 	Options
 	decodes map[runtime.DecodeShape]*runtime.Decode
+	loaded  map[any]io.Closer // of other operations, by shape
 	open    func(*decodeCall) (decoder, error)
 }
 
 // New returns a runner, to be closed.
 func New(o Options) *Runner {
-	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}}
+	r := &Runner{Options: o, decodes: map[runtime.DecodeShape]*runtime.Decode{}, loaded: map[any]io.Closer{}}
 	r.open = r.openDecode
 	return r
 }
@@ -93,7 +94,9 @@ func New(o Options) *Runner {
 // Case runs one case.
 func (r *Runner) Case(c *cases.Case) Outcome {
 	operations := map[string]func(*cases.Case) (Outcome, error){
-		"decode": r.runDecode,
+		"decode":    r.runDecode,
+		"upproject": r.runUpProject,
+		"absorb":    r.runAbsorb,
 	}
 	run := operations[c.Op]
 	if run == nil {
