@@ -52,7 +52,11 @@ func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, s
 		if err != nil {
 			return a, err
 		}
-		if err := k.accepts(append(pointers, "out"), append(scalars, "tokens", "out_token", "out_head"), []string{"rows", "weights"}); err != nil {
+		maps := []string{"rows", "weights"}
+		if k.wide() {
+			maps = append(maps, "results")
+		}
+		if err := k.accepts(append(pointers, "out"), append(scalars, "tokens", "out_token", "out_head"), maps); err != nil {
 			return a, err
 		}
 		if first := a.kernels[0]; !k.model.same(first.model) {
@@ -97,15 +101,11 @@ func (a *absorb) forTokens(tokens int64) *productKernel {
 	return a.kernels[len(a.kernels)-1]
 }
 
-// wideBlock is the least BlockM of kernels whose CTAs run through many tiles;
-// those of others have one.
-const wideBlock = 128
-
 // launch launches k for so many tokens with heads of so many columns.
 func (a *absorb) launch(s Stream, k *productKernel, tokens int64, columns int) error {
 	m := &k.model
 	tiles := (tokens + int64(m.BlockM) - 1) / int64(m.BlockM) * int64(m.Heads) * int64(columns/m.BlockN)
-	if m.BlockM >= wideBlock {
+	if k.wide() {
 		tiles = min(tiles, a.sms)
 	}
 	return k.launch(s, tiles)
@@ -222,7 +222,9 @@ func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 		return err
 	}
 	k.params.Int("tokens", tokens)
-	k.strided("out", "out_token", "out_head", &x.OutLatent, 0)
+	if err := k.result(&x.OutLatent); err != nil {
+		return err
+	}
 	rope := !x.OutRope.absent()
 	k.params.Int("copy_rope", flag(rope, 1))
 	if !rope {
@@ -230,8 +232,8 @@ func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 		k.params.Pointer("q_rope", 0).Int("q_rope_token", 0).Int("q_rope_head", 0)
 		k.params.Pointer("rope_out", 0).Int("rope_out_token", 0).Int("rope_out_head", 0)
 	} else {
-		k.strided("q_rope", "q_rope_token", "q_rope_head", &x.QRope, 0)
-		k.strided("rope_out", "rope_out_token", "rope_out_head", &x.OutRope, 0)
+		k.strided("q_rope", "q_rope_token", "q_rope_head", &x.QRope)
+		k.strided("rope_out", "rope_out_token", "rope_out_head", &x.OutRope)
 	}
 	return a.launch(s, k, tokens, m.Latent)
 }
@@ -277,6 +279,14 @@ func (a *absorb) source(index int, e *expectation, t *Tensor) error {
 	return checkRows(e.name, t.Shape[0])
 }
 
+// destination checks where the product goes.
+func (a *absorb) destination(e *expectation, t *Tensor) error {
+	if err := a.places.tensor(absorbOut, e, t); err != nil {
+		return err
+	}
+	return mapStrides(e, t)
+}
+
 // result checks where the result goes and leaves it in OutLatent and OutRope.
 func (a *AbsorbQuery) result(x *AbsorbQueryArgs, m *ProductModel, tokens int64) error {
 	split := !x.OutLatent.absent() || !x.OutRope.absent()
@@ -289,13 +299,13 @@ func (a *AbsorbQuery) result(x *AbsorbQueryArgs, m *ProductModel, tokens int64) 
 	}
 	if !split {
 		e := a.rows("out", tokens, "latent+rope", m.Latent+m.Rope, true)
-		if err := a.places.tensor(absorbOut, &e, &x.Out); err != nil {
+		if err := a.destination(&e, &x.Out); err != nil {
 			return err
 		}
 		x.OutLatent, x.OutRope = part(&x.Out, 0, m.Latent), part(&x.Out, m.Latent, m.Rope)
 	} else {
 		e := a.rows("out_latent", tokens, "latent", m.Latent, true)
-		if err := a.places.tensor(absorbOut, &e, &x.OutLatent); err != nil {
+		if err := a.destination(&e, &x.OutLatent); err != nil {
 			return err
 		}
 		if !x.OutRope.absent() {
@@ -362,7 +372,7 @@ func (a *AbsorbOutput) run(s Stream, x *AbsorbOutputArgs) error {
 		return err
 	}
 	e = a.rows("out", tokens, "value", m.Value, true)
-	if err := a.places.tensor(absorbOut, &e, &x.Out); err != nil || tokens == 0 {
+	if err := a.destination(&e, &x.Out); err != nil || tokens == 0 {
 		return err
 	}
 	k := a.forTokens(tokens)
@@ -373,6 +383,8 @@ func (a *AbsorbOutput) run(s Stream, x *AbsorbOutputArgs) error {
 		return err
 	}
 	k.params.Int("tokens", tokens)
-	k.strided("out", "out_token", "out_head", &x.Out, 0)
+	if err := k.result(&x.Out); err != nil {
+		return err
+	}
 	return a.launch(s, k, tokens, m.Value)
 }

@@ -143,10 +143,26 @@ func (p *productKernel) describeTensor(name string, t *Tensor, second, third int
 		[2]uint64{uint64(t.strideBytes(second)), uint64(t.strideBytes(third))})
 }
 
-// strided sets the parameters NAME, NAME_token and NAME_head of a tensor
-// [token, head, …], whose rows begin at element column.
-func (p *productKernel) strided(name, token, head string, t *Tensor, column int) {
-	p.params.Pointer(name, t.Ptr+Ptr(int64(column)*t.DType.Bytes())).Int(token, t.strideBytes(0)).Int(head, t.strideBytes(1))
+// strided sets the parameters of a tensor [token, head, …]: its address and
+// its strides.
+func (p *productKernel) strided(name, token, head string, t *Tensor) {
+	p.params.Pointer(name, t.Ptr).Int(token, t.strideBytes(0)).Int(head, t.strideBytes(1))
+}
+
+// wide reports whether the kernel's CTAs run through many tiles, and write them
+// through a tensor map. The others have one tile each.
+func (p *productKernel) wide() bool { return p.model.BlockM >= wideBlock }
+
+// wideBlock is the least BlockM of wide kernels.
+const wideBlock = 128
+
+// result sets the parameters that say where the product goes.
+func (p *productKernel) result(t *Tensor) error {
+	p.strided("out", "out_token", "out_head", t)
+	if !p.wide() {
+		return nil
+	}
+	return p.describeTensor("results", t, 0, 1)
 }
 
 // launch launches so many blocks.

@@ -40,7 +40,7 @@ func LoadUpProject(drv Driver, v Variant) (_ *UpProject, err error) {
 		err = k.accepts(
 			[]string{"cu_seqlens", "first_token", "block_table", "rope", "k_rope", "out"},
 			[]string{"given", "sequences", "rows", "paged", "block_table_stride", "copy_rope", "rope_page", "rope_token", "k_rope_row", "out_token", "out_head"},
-			[]string{"latents", "weights"})
+			[]string{"latents", "weights", "results"})
 	}
 	if err == nil && (k.model.Rope < 1 || k.model.Page < 1) {
 		err = fmt.Errorf("spec of up_project has rope %d, page %d: not an up-projection's", k.model.Rope, k.model.Page)
@@ -155,6 +155,9 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	if err := checkRows("kv_up", rows); err != nil {
 		return 0, err
 	}
+	if err := mapStrides(&out, &a.KVUp); err != nil {
+		return 0, err
+	}
 	w := expectation{
 		name: "weights", dtype: m.DType, rank: 3, align: rowAlign,
 		axes: [4]axis{{"heads", int64(m.Heads)}, {"nope+value", int64(m.Nope + m.Value)}, {"latent", int64(m.Latent)}},
@@ -197,8 +200,10 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 		return 0, err
 	}
 	p.Int("sequences", batch).Int("given", flag(!a.CuSeqlens.absent(), 1)|flag(!a.FirstToken.absent(), 2))
-	u.kernel.strided("out", "out_token", "out_head", &a.KVUp, 0)
 	if err := u.kernel.describeTensor("weights", &a.Weights, 1, 0); err != nil {
+		return 0, err
+	}
+	if err := u.kernel.result(&a.KVUp); err != nil {
 		return 0, err
 	}
 	// No range has more tiles than its rows fill, and one more at either end.
@@ -249,7 +254,7 @@ func (u *UpProject) cache(a *UpProjectArgs) (batch int64, err error) {
 }
 
 // maxSequences is the longest table that the kernel adds up at its start.
-const maxSequences = 32 * 1024
+const maxSequences = 32 * 512
 
 // dense validates dense rows.
 func (u *UpProject) dense(a *UpProjectArgs, rows int64, rope bool) error {

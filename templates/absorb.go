@@ -88,21 +88,21 @@ func (r headRows) build(p *product, extra func(t headTile, rows gen.Value)) {
 		total := r.rowTiles().Mul(p.g.columns / s.BlockN * s.Heads)
 		k.For("item", k.Block(), total, k.Blocks(), func(i gen.Value) { body(r.tile(p, i)) })
 	}
-	p.wide(func() {}, wideWork{
+	work := wideWork{
 		tiles: func(body func(wideTile, func(gen.Place, gen.Value, gen.Value))) {
 			each(func(t headTile) {
 				body(wideTile{t.head, t.column, t.token, boundsOf(k.Int(0), r.end(t))},
 					func(slot gen.Place, policy, depth gen.Value) { r.load(slot, policy, depth, t) })
 			})
 		},
-		extra: func() {
-			if extra == nil {
-				return
-			}
+	}
+	if extra != nil {
+		work.extra = func() {
 			k.WaitForPreviousGrid()
 			each(func(t headTile) { k.If(t.column.Eq(0), func() { extra(t, r.end(t)) }) })
-		},
-	})
+		}
+	}
+	p.wide(work)
 }
 
 // ropeCopy copies the rope parts of queries.

@@ -24,6 +24,7 @@ type product struct {
 	g       geometry
 	weights gen.TensorMap // [head][row][column], see geometry.transposed
 	out     strided
+	results gen.TensorMap // the same as out, for the copy engine; of wide products
 	ring    *gen.Ring
 }
 
@@ -85,8 +86,7 @@ func (p *product) weightsOf(slot gen.Place) gen.View {
 	return slot.Tile(weightsPart).KMajor()
 }
 
-// copyRow copies so many bytes, a multiple of 16, by a warp whose lanes hold
-// different rows: lane l has chunk l mod chunks of every row.
+// copyChunks copies rows of so many elements, a multiple of 8, by a warp.
 func copyChunks(k *gen.Kernel, rows gen.Value, elements int, from, to func(row gen.Value) gen.Pointer) {
 	chunks := elements / chunkElems
 	k.For("chunk", k.Lane(), rows.Mul(chunks), 32, func(i gen.Value) {

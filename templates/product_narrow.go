@@ -15,7 +15,7 @@ import (
 func (p *product) narrow(r headRows, extra func(t headTile, rows gen.Value)) {
 	k, s := p.k, p.s
 	p.ring = k.Ring("blocks", s.Stages, 2, 4, 0, s.rowsTile(), s.weightsTile(p.g))
-	stage := k.SharedTile("stage", s.narrowOutput())
+	stage := k.SharedTile("stage", s.stageTile(s.BlockN))
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.AllowNextGrid()

@@ -140,19 +140,22 @@ func (s Spec) weightsTile(g geometry) gen.Tile {
 	return t
 }
 
-// narrowOutput stages a narrow product's output.
-func (s Spec) narrowOutput() gen.Tile {
-	return gen.Tile{DType: s.dtype(), Rows: s.BlockM, Cols: s.BlockN, Swizzle: hopper.Swizzle128}
+// stageTile stages so many columns of a tile's output.
+func (s Spec) stageTile(columns int) gen.Tile {
+	return gen.Tile{DType: s.dtype(), Rows: s.BlockM, Cols: columns, Swizzle: hopper.Swizzle128}
 }
 
-// wideTeam is the warpgroups of a wide product that multiply.
-const wideTeam = 2
+// wideTeam is the warpgroups of a wide product that multiply; one more loads.
+const (
+	wideTeam  = 2
+	wideWarps = 4 * (wideTeam + 1)
+)
 
 // passColumns is how many columns of a wide product's tile are staged at once:
 // all where they fit beside the ring, a half or a quarter of them otherwise.
 func (s Spec) passColumns(g geometry) int {
 	columns := s.BlockN
-	for columns%(2*depthBlock) == 0 && s.ringAndStage(g, columns) > hopper.SharedLimit {
+	for s.wide() && columns%(2*depthBlock) == 0 && s.ringAndStage(g, columns) > hopper.SharedLimit {
 		columns /= 2
 	}
 	return columns
@@ -161,14 +164,14 @@ func (s Spec) passColumns(g geometry) int {
 func (s Spec) ringAndStage(g geometry, columns int) int {
 	slot := s.rowsTile().Bytes() + s.weightsTile(g).Bytes()
 	if s.wide() {
-		return s.Stages*slot + s.BlockM*gen.RowPitch(s.dtype(), columns) + wideShared
+		return s.Stages*slot + s.stageTile(columns).Bytes() + wideShared
 	}
-	return s.Stages*slot + s.narrowOutput().Bytes() + narrowShared
+	return s.Stages*slot + s.stageTile(columns).Bytes() + narrowShared
 }
 
 // These bound what barriers, notes, the table of sequences and alignment need.
 const (
-	wideShared   = 640 + 4*(tableChunks+1)
+	wideShared   = 512 + 4*(tableChunks+1)
 	narrowShared = 1024
 )
 

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
 )
 
 // wideTile is a tile of a wide product's output: BlockM rows, of which those
@@ -21,29 +22,42 @@ const lastTile = -1
 // wideNotes is the words of wideTile.
 const wideNotes = 4
 
+// sliceRows is the rows of an accumulator that a warp has.
+const sliceRows = 16
+
+// resultPromotion is the L2 promotion of the output's tensor map, which is only
+// written.
+const resultPromotion = 0
+
 // wideWork is what distinguishes one wide product from another.
 type wideWork struct {
+	// prepare runs first, in all warps; nil where there is nothing to prepare.
+	prepare func()
 	// tiles runs body for every tile of this CTA, in a warp of its own. load
 	// brings the rows for depth block starting at depth into a slot; it is run
 	// by one thread.
 	tiles func(body func(t wideTile, load func(slot gen.Place, policy, depth gen.Value)))
-	// extra runs in a warp beside, for what is copied and not multiplied.
+	// extra runs in a warp beside, for what is copied and not multiplied; nil
+	// where there is nothing.
 	extra func()
 }
 
 // wide builds the kernel's body: a ring, two warpgroups that multiply, each
 // half of a tile's rows, and a warpgroup whose warps load. A tile's output
 // leaves through a stage in shared memory while the next is multiplied: every
-// warp stages its own rows and has the copy engine write them one by one, so
-// that a tile may end anywhere and nobody waits for another warp.
-func (p *product) wide(prepare func(), work wideWork) {
+// warp stages its own 16 rows and has the copy engine write them, or, where
+// only some of them exist, writes those itself. Nobody waits for another warp.
+func (p *product) wide(work wideWork) {
 	k, s := p.k, p.s
+	p.results = k.Tensor("results", s.dtype(), []string{"column", "row", "head"}, []int{depthBlock, sliceRows, 1}, hopper.Swizzle128, resultPromotion)
+	stage := k.SharedTile("stage", s.stageTile(s.passColumns(p.g)))
 	p.ring = k.Ring("blocks", s.Stages, 2, 4*wideTeam, wideNotes, s.rowsTile(), s.weightsTile(p.g))
-	stage := k.SharedRows("stage", s.dtype(), s.BlockM, s.passColumns(p.g))
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.AllowNextGrid()
-	prepare()
+	if work.prepare != nil {
+		work.prepare()
+	}
 
 	load := func() {
 		warp := k.Warp().And(3)
@@ -74,7 +88,9 @@ func (p *product) wide(prepare func(), work wideWork) {
 			})
 			k.OneLane(func() { slots.Next().Finish() })
 		})
-		k.If(warp.Eq(2), work.extra)
+		if work.extra != nil {
+			k.If(warp.Eq(2), work.extra)
+		}
 	}
 	k.Roles(
 		gen.Role{Name: "multiply", Warps: gen.Warpgroups(wideTeam), Registers: 232, Body: func() { p.multiplyWide(stage) }},
@@ -84,7 +100,7 @@ func (p *product) wide(prepare func(), work wideWork) {
 }
 
 // multiplyWide multiplies tiles as they come.
-func (p *product) multiplyWide(stage gen.SharedRows) {
+func (p *product) multiplyWide(stage gen.SharedTile) {
 	k, s := p.k, p.s
 	half := s.BlockM / wideTeam // rows of a warpgroup
 	accs := make([]gen.Accumulator, half/gen.AccumulatorRows)
@@ -118,22 +134,20 @@ func (p *product) multiplyWide(stage gen.SharedRows) {
 		slot.Release(speaker)
 		p.writeWide(t, accs, firstRow, stage)
 	})
-	k.WaitBulk(0)
+	k.OneLane(func() { k.WaitBulk(0) })
 }
 
 // writeWide brings a warp's rows of a finished tile on their way.
-func (p *product) writeWide(t wideTile, accs []gen.Accumulator, firstRow gen.Value, stage gen.SharedRows) {
+func (p *product) writeWide(t wideTile, accs []gen.Accumulator, firstRow gen.Value, stage gen.SharedTile) {
 	k, s := p.k, p.s
-	const slice = 16 // rows of a fragment that a warp has
 	columns := s.passColumns(p.g)
-	mine := stage.From(k.Warp().Mul(slice * len(accs)))
-	lane := k.Lane()
-	row := firstRow.Add(lane.Shr(4).Mul(gen.AccumulatorRows)).Add(k.Warp().And(3).Mul(slice)).Add(lane.And(slice - 1))
-	exists := row.Ge(t.first()).And(row.Lt(t.end())).And(lane.Lt(slice * len(accs)))
+	slices := make([]gen.Value, len(accs)) // the first row in the tile of this warp's slice of each
+	for i := range slices {
+		slices[i] = firstRow.Add(k.Warp().Broadcast(0).And(3).Mul(sliceRows)).Add(i * gen.AccumulatorRows)
+	}
 	k.WaitForPreviousGrid()
-	to := p.out.at(t.row.Add(row), t.head).At(t.column.Shr(1))
 	for from := 0; from < s.BlockN; from += columns {
-		k.WaitBulkRead(0)
+		k.OneLane(func() { k.WaitBulkRead(0) })
 		k.SyncWarp()
 		for i, acc := range accs {
 			for c := from; c < from+columns; c += 16 {
@@ -141,12 +155,34 @@ func (p *product) writeWide(t wideTile, accs []gen.Accumulator, firstRow gen.Val
 				for e := c / 2; e < c/2+8; e += 2 {
 					packed = append(packed, k.Pack(s.dtype(), acc.R[e].Value, acc.R[e+1].Value))
 				}
-				mine.From(slice*i).StoreFragment(packed, c-from)
+				stage.StoreSlice(packed, slices[i], c-from)
 			}
 		}
 		k.FenceAsync()
 		k.SyncWarp()
-		k.If(exists, func() { mine.BulkStore(lane, columns, to.At(from/2)) })
-		k.CommitBulk()
+		for _, row := range slices {
+			whole := row.Ge(t.first()).And(row.Add(sliceRows).Le(t.end()))
+			k.IfElse(whole, func() {
+				k.OneLane(func() {
+					for b := range columns / depthBlock {
+						stage.BulkStore(b, row, p.results, t.column.Add(from+b*depthBlock), t.row.Add(row), t.head)
+					}
+				})
+			}, func() { p.writeSome(t, row, stage, from, columns) })
+		}
+		k.OneLane(func() { k.CommitBulk() })
 	}
+}
+
+// writeSome writes those rows of a staged slice that exist.
+func (p *product) writeSome(t wideTile, row gen.Value, stage gen.SharedTile, from, columns int) {
+	k := p.k
+	chunks := columns / chunkElems
+	begin, end := row.Max(t.first()), t.end().Min(row.Add(sliceRows))
+	k.For("chunk", k.Lane(), end.Sub(begin).Mul(chunks), 32, func(i gen.Value) {
+		at, chunk := begin.Add(i.Div(chunks)), i.Rem(chunks)
+		to := p.out.at(t.row.Add(at), t.head).At(t.column.Add(from).Shr(1)).At(chunk.Mul(4))
+		to.StoreVector(0, stage.Chunk(at, chunk).LoadVector(0, 4)...)
+	})
+	k.SyncWarp()
 }

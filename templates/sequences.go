@@ -19,26 +19,25 @@ type sequences struct {
 	flags gen.Scalar // which of them are given
 	count gen.Scalar // sequences
 	rows  gen.Scalar // rows of the destination
-	table gen.Region // [chunks+1]
+	table gen.Region // [chunks+1], of countTiles
 }
 
 const (
 	chunkSequences = 32
-	tableChunks    = 1024
+	tableChunks    = 512
 
 	cuGiven    = 1
 	firstGiven = 2
 )
 
-func sequenceReader(k *gen.Kernel, s Spec) sequences {
-	return sequences{
+func sequenceReader(k *gen.Kernel, s Spec) *sequences {
+	return &sequences{
 		k: k, s: s,
 		cu:    k.Pointer("cu_seqlens", isa.S32),
 		first: k.Pointer("first_token", isa.S32),
 		flags: k.Scalar("given", isa.U32),
 		count: k.Scalar("sequences", isa.S32),
 		rows:  k.Scalar("rows", isa.S32),
-		table: k.SharedArray("tiles before chunks of sequences", isa.S32, tableChunks+1),
 	}
 }
 
@@ -47,7 +46,7 @@ type sequence struct{ start, rows, first gen.Value }
 
 // read returns a sequence. Without lengths there is one, of all rows. Rows are
 // never more than the destination has.
-func (q sequences) read(i gen.Value) sequence {
+func (q *sequences) read(i gen.Value) sequence {
 	k := q.k
 	flags := q.flags.Read()
 	exists := i.Lt(q.count.Read())
@@ -61,7 +60,7 @@ func (q sequences) read(i gen.Value) sequence {
 }
 
 // tiles returns how many tiles a sequence has.
-func (q sequences) tiles(x sequence) gen.Value {
+func (q *sequences) tiles(x sequence) gen.Value {
 	k := q.k
 	n := x.rows.Add(x.lead(q.s)).Add(q.s.BlockM - 1).Div(q.s.BlockM)
 	return k.Select(x.rows.Gt(0), n, k.Int(0))
@@ -71,8 +70,9 @@ func (q sequences) tiles(x sequence) gen.Value {
 func (x sequence) lead(s Spec) gen.Value { return x.first.And(s.Page - 1) }
 
 // countTiles fills the table. Run by all warps of the CTA.
-func (q sequences) countTiles(warps int) {
+func (q *sequences) countTiles(warps int) {
 	k := q.k
+	q.table = k.SharedArray("tiles before chunks of sequences", isa.S32, tableChunks+1)
 	chunks := q.chunks()
 	k.For("chunk", k.Warp(), chunks, warps, func(c gen.Value) {
 		n := q.tiles(q.read(c.Mul(chunkSequences).Add(k.Lane()))).Reduce(gen.SumOf, 1, 2, 4, 8, 16)
@@ -94,12 +94,12 @@ func (q sequences) countTiles(warps int) {
 	k.SyncCTA()
 }
 
-func (q sequences) chunks() gen.Value {
+func (q *sequences) chunks() gen.Value {
 	return q.count.Read().Add(chunkSequences - 1).Div(chunkSequences)
 }
 
 // total returns the number of tiles.
-func (q sequences) total() gen.Value { return q.table.At(q.chunks()).Load(0) }
+func (q *sequences) total() gen.Value { return q.table.At(q.chunks()).Load(0) }
 
 // rowTile is a tile of a sequence: its first token, a multiple of the page, the
 // destination's row of that token, of which rows first to end−1 exist.
@@ -110,7 +110,7 @@ type rowTile struct {
 }
 
 // find returns tile t of all. Run by a whole warp.
-func (q sequences) find(t gen.Value) rowTile {
+func (q *sequences) find(t gen.Value) rowTile {
 	k, s := q.k, q.s
 	chunks := q.chunks()
 	reached := k.Var(k.Int(0)) // chunks that begin at or before t

@@ -37,8 +37,9 @@ func upProject(s Spec) (*gen.Output, error) {
 			body(wideTile{head, k.Int(0), t.row, boundsOf(t.first, t.end)}, kv.loader(t))
 		})
 	}
-	p.wide(func() { todo.countTiles(12) }, wideWork{
-		tiles: tiles,
+	p.wide(wideWork{
+		prepare: func() { todo.countTiles(wideWarps) },
+		tiles:   tiles,
 		extra: func() {
 			k.WaitForPreviousGrid()
 			k.If(kv.copyRope.Read().Ne(0), func() {
