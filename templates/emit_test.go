@@ -27,7 +27,11 @@ type emission struct {
 }
 
 func (e emission) String() string {
-	s := e.spec.WithDefaults()
+	s, _ := Defaults(e.kernel, e.spec)
+	if s.BlockM > 0 {
+		return fmt.Sprintf("%s/heads=%d,tile=%dx%d,stages=%d,latent=%d+%d,nope=%d,value=%d,%s",
+			e.kernel, s.Heads, s.BlockM, s.BlockN, s.Stages, s.Latent, s.Rope, s.Nope, s.Value, s.DType)
+	}
 	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
@@ -38,6 +42,9 @@ func emissions() []emission {
 	var list []emission
 	for _, kernel := range Kernels() {
 		switch kernel.Name {
+		case "up-project", "absorb-q", "absorb-o":
+			list = append(list, productEmissions(kernel.Name)...)
+			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
@@ -175,7 +182,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s twice", p.Name)
 		}
 		seen[p.Name] = true
-		if p.Spec != p.Spec.WithDefaults() {
+		if full, _ := Defaults(p.Kernel, p.Spec); p.Spec != full {
 			t.Errorf("%s: defaults are missing in %+v", p.Name, p.Spec)
 		}
 		if _, err := Build(p.Kernel, p.Spec); err != nil {
@@ -183,7 +190,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	for _, k := range Kernels() {
-		if !seen[k.Name] && !seen[k.Name+"-h16"] {
+		if !seen[k.Name] && !seen[k.Name+"-h16"] && !seen[k.Name+"-h128"] {
 			t.Errorf("%s has no preset", k.Name)
 		}
 	}

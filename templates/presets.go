@@ -18,6 +18,13 @@ var presets = []Preset{
 	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
 	{"decode-schedule", "decode-schedule", Spec{}},
 	{"stream", "stream", Spec{}},
+	{"up-project-h128", "up-project", Spec{Heads: 128}},
+	{"up-project-h16-fp16", "up-project", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"absorb-q-h128", "absorb-q", Spec{Heads: 128}},
+	{"absorb-q-h128-m8", "absorb-q", Spec{Heads: 128, BlockM: 8}},
+	{"absorb-q-h128-m64", "absorb-q", Spec{Heads: 128, BlockM: 64}},
+	{"absorb-o-h128", "absorb-o", Spec{Heads: 128}},
+	{"absorb-o-h128-m16", "absorb-o", Spec{Heads: 128, BlockM: 16}},
 }
 
 // Presets lists the presets in a fixed order.
