@@ -31,6 +31,10 @@ func (e emission) String() string {
 	if s.Heads == 0 { // a number like others to these
 		return fmt.Sprintf("%s/value=%d,latent=%d+%d,%s%s%s", e.kernel, s.Value, s.Latent, s.Rope, s.DType, s.Partial, s.Rotate)
 	}
+	if s.Nope > 0 && s.Latent > 0 {
+		return fmt.Sprintf("%s/heads=%d,tile=%dx%d,stages=%d,latent=%d+%d,nope=%d,value=%d,%s",
+			e.kernel, s.Heads, s.BlockM, s.BlockN, s.Stages, s.Latent, s.Rope, s.Nope, s.Value, s.DType)
+	}
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
@@ -53,6 +57,8 @@ func emissions() []emission {
 			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
 				list = append(list, emission{kernel.Name, s})
 			}
+		case "up-project", "absorb-q", "absorb-o":
+			list = append(list, productEmissions(kernel.Name)...)
 			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
@@ -207,7 +213,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	for _, k := range Kernels() {
-		if !seen[k.Name] && !seen[k.Name+"-h16"] {
+		if !seen[k.Name] && !seen[k.Name+"-h16"] && !seen[k.Name+"-h128"] {
 			t.Errorf("%s has no preset", k.Name)
 		}
 	}

@@ -89,6 +89,9 @@ func emitCommand(p templates.Preset) string {
 	if d, _ := templates.Defaults(p.Kernel, templates.Spec{BlockH: s.BlockH}); s.Warpgroups != d.Warpgroups {
 		text += fmt.Sprintf(" -warpgroups %d", s.Warpgroups)
 	}
+	if s.BlockM != d.BlockM {
+		text += fmt.Sprintf(" -block-m %d", s.BlockM)
+	}
 	if s.DType != d.DType {
 		text += " -dtype " + s.DType
 	}
