@@ -1,34 +1,91 @@
 package templates
 
+import "math"
+
+// blockCost is what a CTA with a row block of so many rows takes, in
+// microseconds: before its first tile and after its last, and for a tile that
+// is there when it is wanted.
+type blockCost struct {
+	rows        int
+	start, tile float64
+}
+
+// The costs were fitted to 1,300 decode steps of 216 shapes on an H200, every
+// row block that suits a shape timed beside the others (mlagen bench -variant
+// all, 2026-11-29): they tell the times to 5 % on average, and the row block
+// they choose is 0.7 % slower than the best, 18 % at worst.
+var blockCosts = []blockCost{
+	{8, 3.60, 1.02}, {16, 4.21, 1.05}, {24, 4.53, 1.27}, {32, 4.89, 1.35}, {40, 5.35, 1.47}, {64, 6.07, 1.62},
+}
+
+const (
+	// pageMicroseconds is how often a page of its own reaches each of costSMs
+	// SMs that read side by side: the memory's pace.
+	pageMicroseconds = 2.165
+	costSMs          = 132
+
+	pairTiles = 3.1   // what merging a request of two pieces costs, in tiles
+	itemTiles = 3.1   // what a further request of the same CTA costs, in tiles
+	mergeRate = 2.0e6 // bytes of partial results that a microsecond merges
+)
+
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
 // for batch requests of so many tokens each on a device of so many SMs. Narrow
 // blocks start and merge sooner, wide ones multiply more per tile they read.
-//
-// The thresholds separate what was faster on an H200 when every block was timed
-// over the shapes of golden/perf/h200-decode.csv with at most 16 requests. The
-// full runs give about 1.2 µs per tile with 16 rows, 1.8 with 32 and 1.9 with 64.
 func ChooseBlockH(rows, batch, tokens, sms int) int {
-	tiles := batch * ceilQuotient(tokens, pageTokens)
-	// perCTA is the tiles that a CTA reads when blocks of h rows share the device.
-	perCTA := func(h int) int {
-		parts := max(1, sms/ceilQuotient(rows, h))
-		return ceilQuotient(tiles, parts)
-	}
-	switch {
-	case rows <= 16:
-		return balancedBlock(rows)
-	case rows <= swapBlockH:
-		if perCTA(16) <= 16 {
-			return 16
+	best, least := seesawBlockH, math.Inf(1)
+	for _, c := range blockCosts {
+		if c.rows > seesawBlockH/2 && rows <= c.rows/2 { // mostly padding
+			continue
 		}
-		return balancedBlock(rows)
-	case batch <= 4 && perCTA(16) <= 8:
-		return 16
-	case rows <= seesawBlockH && perCTA(32) <= 16, batch == 1 && perCTA(32) <= 8:
-		return 32
+		if t := c.step(rows, batch, tokens, sms); t < least {
+			best, least = c.rows, t
+		}
 	}
-	return seesawBlockH
+	return best
 }
+
+// step estimates a decode step in microseconds, from the same piece lengths that
+// the schedule would take for requests of one length.
+func (c blockCost) step(rows, batch, tokens, sms int) float64 {
+	blocks := ceilQuotient(rows, c.rows)
+	parts := max(1, sms/blocks)
+	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
+	spec := Spec{BlockH: c.rows}
+
+	length, items, reading := 0.0, 1.0, parts // a part's tiles and requests; pieces that are read side by side
+	merge := 0.0
+	if requests <= parts {
+		piece := max(spec.minAligned(), ceilQuotient(requests*tiles, parts))
+		for requests*ceilQuotient(tiles, piece) > parts {
+			piece++
+		}
+		pieces := ceilQuotient(tiles, piece)
+		length, reading = float64(ceilQuotient(tiles, max(1, pieces))), requests*pieces
+		switch {
+		case pieces == pairPieces:
+			merge = pairTiles * c.tile
+		case pieces > pairPieces:
+			merge = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
+		}
+	} else {
+		whole := ceilQuotient(requests, parts)
+		even := float64(requests*tiles) / float64(parts)
+		extra := float64(spec.pieceCost())
+		if float64(whole)*(float64(tiles)+extra) <= even+extra*float64(requests)/float64(parts)+2*extra {
+			length, items = float64(whole*tiles), float64(whole)
+		} else {
+			length, items = even, float64(requests)/float64(parts)+1
+			merge = pairTiles * c.tile
+		}
+	}
+	memory := pageMicroseconds * float64(min(reading, parts)) / costSMs
+	tile := math.Pow(math.Pow(c.tile, 4)+math.Pow(memory, 4), 0.25) // a soft maximum
+	return c.start + length*tile + (items-1)*itemTiles*c.tile + merge
+}
+
+// partialRow is the size of a row of a partial result in bytes.
+const partialRow = 512 * 4
 
 // ceilQuotient returns ⌈a/b⌉.
 func ceilQuotient(a, b int) int { return (a + b - 1) / b }
