@@ -110,6 +110,7 @@ func (r *Runner) Case(c *cases.Case) Outcome {
 		"prefill":   r.runPrefill,
 		"merge":     r.runMerge,
 		"append":    r.runAppend,
+		"extend":    r.runExtend,
 		"upproject": r.runUpProject,
 		"absorb":    r.runAbsorb,
 	}
