@@ -72,6 +72,10 @@ func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, s
 // smallest tile's.
 func (a *absorb) Model() ProductModel { return a.kernels[0].model }
 
+// ModelFor returns what the kernel that a call of so many tokens takes was
+// generated for.
+func (a *absorb) ModelFor(tokens int) ProductModel { return a.forTokens(int64(tokens)).model }
+
 // Kernels returns the loaded kernels, for their compile times and warnings.
 func (a *absorb) Kernels() []*Kernel {
 	var kernels []*Kernel

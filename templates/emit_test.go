@@ -31,8 +31,9 @@ func (e emission) String() string {
 	if s.Heads == 0 { // a number like others to these
 		return fmt.Sprintf("%s/value=%d,latent=%d+%d,%s%s%s", e.kernel, s.Value, s.Latent, s.Rope, s.DType, s.Partial, s.Rotate)
 	}
-	if s.Nope > 0 {
-		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
+	if s.BlockM > 0 {
+		return fmt.Sprintf("%s/heads=%d,tile=%dx%d,stages=%d,latent=%d+%d,nope=%d,value=%d,%s",
+			e.kernel, s.Heads, s.BlockM, s.BlockN, s.Stages, s.Latent, s.Rope, s.Nope, s.Value, s.DType)
 	}
 	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
@@ -54,10 +55,13 @@ func emissions() []emission {
 				list = append(list, emission{kernel.Name, s})
 			}
 			continue
+		case "up-project", "absorb-q", "absorb-o":
+			list = append(list, productEmissions(kernel.Name)...)
+			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
-		case "expand-prefill", "expand-schedule":
+		case "expand-prefill", "expand-schedule", "extend-attend", "extend-schedule":
 			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 96}, {BlockN: 112}} {
 				s, _ = Defaults(kernel.Name, s)
 				list = append(list, emission{kernel.Name, s})
@@ -205,7 +209,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	for _, k := range Kernels() {
-		if !seen[k.Name] && !seen[k.Name+"-h16"] {
+		if !seen[k.Name] && !seen[k.Name+"-h16"] && !seen[k.Name+"-h128"] {
 			t.Errorf("%s has no preset", k.Name)
 		}
 	}

@@ -29,6 +29,13 @@ var presets = []Preset{
 	{"append-kv", "append-kv", Spec{}},
 	{"append-kv-interleaved", "append-kv", Spec{Rotate: rotateInterleaved}},
 	{"append-kv-half-fp16", "append-kv", Spec{Rotate: rotateHalf, DType: gen.FP16.Name}},
+	{"up-project-h128", "up-project", Spec{Heads: 128}},
+	{"up-project-h16-fp16", "up-project", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"absorb-q-h128", "absorb-q", Spec{Heads: 128}},
+	{"absorb-q-h128-m8", "absorb-q", Spec{Heads: 128, BlockM: 8}},
+	{"absorb-q-h128-m64", "absorb-q", Spec{Heads: 128, BlockM: 64}},
+	{"absorb-o-h128", "absorb-o", Spec{Heads: 128}},
+	{"absorb-o-h128-m16", "absorb-o", Spec{Heads: 128, BlockM: 16}},
 }
 
 // Presets lists the presets in a fixed order.

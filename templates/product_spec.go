@@ -98,7 +98,11 @@ func absorbOutDefaults(s Spec) Spec {
 // leaves room for a whole tile of output. A narrow one has all of the
 // contraction, as far as narrowCTAs fit on an SM.
 func (s Spec) withStages(g geometry) Spec {
-	if s.Stages > 0 || !g.valid() {
+	switch {
+	case s.Stages != 0:
+		return s
+	case s.BlockM < 8 || s.BlockM > 2*wideRows || s.BlockN < depthBlock || s.BlockN > maxTileColumns:
+		s.Stages = 2 // it is refused for these
 		return s
 	}
 	if s.wide() {
@@ -125,7 +129,8 @@ func (s Spec) upProjection() geometry     { return geometry{depth: s.Latent, col
 func (s Spec) queryAbsorption() geometry  { return geometry{s.Nope, s.Latent, true} }
 func (s Spec) outputAbsorption() geometry { return geometry{depth: s.Latent, columns: s.Value} }
 
-func (g geometry) valid() bool { return g.depth > 0 && g.columns > 0 }
+// maxTileColumns is the most columns of a tile: a latent's.
+const maxTileColumns = 512
 
 // rowTile is the rows' part of a slot, weightTile the weights'.
 func (s Spec) rowsTile() gen.Tile {
@@ -224,7 +229,7 @@ func validateProduct(s Spec, g geometry) error {
 	for _, f := range []struct {
 		name        string
 		value, most int
-	}{{"latent", s.Latent, 512}, {"nope", s.Nope, 256}, {"value", s.Value, 256}} {
+	}{{"latent", s.Latent, maxTileColumns}, {"nope", s.Nope, 256}, {"value", s.Value, 256}} {
 		if err := unit(f.name, f.value, f.most); err != nil {
 			return err
 		}
@@ -268,7 +273,7 @@ func validateProduct(s Spec, g geometry) error {
 // leave registers for the rest.
 func (s Spec) mostColumns(g geometry) int {
 	most := g.columns
-	for most > depthBlock && (s.accumulators(most) > 128 || most > 256) {
+	for most > depthBlock && (s.accumulators(most) > 128 || s.wide() && most > 256) {
 		most -= depthBlock
 		for g.columns%most != 0 {
 			most -= depthBlock

@@ -83,6 +83,9 @@ func emitCommand(p templates.Preset) string {
 	if s.SQ != d.SQ {
 		text += fmt.Sprintf(" -sq %d", s.SQ)
 	}
+	if s.BlockM != d.BlockM {
+		text += fmt.Sprintf(" -block-m %d", s.BlockM)
+	}
 	if s.DType != d.DType {
 		text += " -dtype " + s.DType
 	}
