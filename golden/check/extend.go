@@ -142,14 +142,6 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 	args.Out = runtime.Tensor{Ptr: out.ptr, DType: t, Shape: []int64{int64(tokens), int64(mod.Heads), int64(mod.Value)}, Strides: []int64{int64(mod.Heads) * stride, stride, 1}}
 	args.LSE = runtime.Dense(lse.ptr, runtime.F32, int64(tokens), int64(mod.Heads))
 
-	fill := func(b buffer) func() error {
-		return func() error {
-			if b.size == 0 {
-				return nil
-			}
-			return m.driver.Fill(b.ptr, 0xff, b.size)
-		}
-	}
 	captured := c.Graph != nil
 	outputs := []output{
 		{out, func() error { return poison(c, m, out, c.DType) }},
@@ -160,12 +152,21 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 					return err
 				}
 			}
+			// Tiles at the end of a chunk hold rows that nobody wrote, so that only
+			// NaN tells whether they are looked at.
+			poisoned := []buffer{workspace, lse}
 			if !r.Hazards { // which finds what is read before it was written
-				if err := errors.Join(fill(schedule)(), fill(workspace)()); err != nil {
+				poisoned = append(poisoned, schedule)
+			}
+			for _, b := range poisoned {
+				if b.size == 0 {
+					continue
+				}
+				if err := m.driver.Fill(b.ptr, 0xff, b.size); err != nil {
 					return err
 				}
 			}
-			return fill(lse)()
+			return nil
 		}},
 	}
 	results, err = r.execute(c, m, operation{outputs: outputs, launch: func(s runtime.Stream) error {
