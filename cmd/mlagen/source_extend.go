@@ -9,9 +9,7 @@ import (
 
 // Extend implements runtime.ExtendSource.
 func (s source) Extend(shape runtime.ExtendShape) (v runtime.ExtendVariants, err error) {
-	v.UpProject, err = source{templates.Spec{LineInfo: s.tune.LineInfo}}.UpProject(runtime.UpProjectShape{
-		Heads: shape.Heads, Latent: shape.Latent, Rope: shape.Rope, Nope: shape.Nope, Value: shape.Value, Page: shape.Page, DType: shape.DType,
-	})
+	v.UpProject, err = source{templates.Spec{LineInfo: s.tune.LineInfo}}.UpProject(runtime.UpProjectShape(shape))
 	if err != nil {
 		return v, err
 	}
