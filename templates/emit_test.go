@@ -57,13 +57,14 @@ func emissions() []emission {
 			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
 				list = append(list, emission{kernel.Name, s})
 			}
+			continue
 		case "up-project", "absorb-q", "absorb-o":
 			list = append(list, productEmissions(kernel.Name)...)
 			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
-		case "expand-prefill", "expand-schedule":
+		case "expand-prefill", "expand-schedule", "extend-attend", "extend-schedule":
 			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 96}, {BlockN: 112}} {
 				s, _ = Defaults(kernel.Name, s)
 				list = append(list, emission{kernel.Name, s})

@@ -21,7 +21,12 @@ import (
 // cores see both warpgroups' products one behind the other.
 func expandPrefill(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("expand_prefill", s, s.options())
-	c := newPrefillCTA(k, s)
+	return newPrefillCTA(k, s).build()
+}
+
+// build makes the kernel's body.
+func (c *prefillCTA) build() (*gen.Output, error) {
+	k, s := c.k, c.s
 	c.begin()
 
 	k.Roles(
@@ -45,6 +50,7 @@ type prefillCTA struct {
 	queryTokens     gen.Scalar // rows of q, and of the outputs
 	work            prefillWork
 	result          prefillResult
+	carried         *carriedState // nil where all keys are in one launch
 
 	queries, keys, values *gen.Pipeline
 	mail                  *gen.Mailbox
@@ -60,6 +66,13 @@ func rowsTensor(k *gen.Kernel, name string, tile gen.Tile) gen.TensorMap {
 
 func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 	c := &prefillCTA{k: k, s: s}
+	c.declare()
+	return c
+}
+
+// declare declares parameters and shared memory.
+func (c *prefillCTA) declare() {
+	k, s := c.k, c.s
 	c.qNope, c.qRope = rowsTensor(k, "q_nope", s.prefillQueryTile()), rowsTensor(k, "q_rope", s.prefillQueryTile())
 	c.kNope, c.v = rowsTensor(k, "k_nope", s.keyTile()), rowsTensor(k, "v", s.valueTile())
 	rope := s.keyTile()
@@ -75,9 +88,8 @@ func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 	c.queries = k.Pipeline("q", 1, s.prefillQueryTile(), whole(s.prefillQueryTile()))
 	c.keys = k.Pipeline("k", s.Stages, s.keyTile(), whole(s.keyTile()))
 	c.values = k.Pipeline("v", s.Stages, s.valueTile(), whole(s.valueTile()))
-	c.mail = k.Mailbox("item", 2, mailWords, readers)
+	c.mail = k.Mailbox("item", 2, c.mailWords(), readers)
 	c.attending = k.NamedBarrier(s.groups() * gen.WarpgroupThreads)
-	return c
 }
 
 // begin starts the kernel's body, once shared memory is laid out.
@@ -98,7 +110,7 @@ func (c *prefillCTA) load() {
 	c.work.each(k.WaitForPreviousGrid, func(it prefillItem, next func()) {
 		// No outputs are written that are not there, whatever the list says.
 		it.rows = it.rows.Min(c.queryTokens.Read().As(isa.S32).Sub(it.query))
-		mail.Send(it.mail()...)
+		mail.Send(it.mail(c.mailWords())...)
 		token := func(t gen.Value) gen.Value { return it.key.Add(t.Mul(s.BlockN)) }
 		loadKeys := func(t gen.Value) {
 			keys.LoadBoxes(again,
@@ -124,7 +136,7 @@ func (c *prefillCTA) load() {
 		k.If(some, func() { loadValues(it.tiles.Sub(1)) })
 	})
 	var words []gen.Value
-	for range mailWords {
+	for range c.mailWords() {
 		words = append(words, k.Int(stop))
 	}
 	mail.Send(words...)
@@ -146,8 +158,7 @@ func (c *prefillCTA) attend() {
 		leaveIf(it.tiles.Lt(0))
 		firstRow := group.Mul(gen.AccumulatorRows)
 		mask := prefillMask{k: k, s: s, seen: it.seen.Add(firstRow), keys: it.keys}
-		softmax.reset()
-		out.Zero()
+		c.start(it, softmax, out)
 		k.If(it.tiles.Gt(0), func() {
 			q := queries.Next()
 			q.Await()
@@ -174,7 +185,7 @@ func (c *prefillCTA) attend() {
 			first := score()
 			k.WaitMultiply(0)
 			scored(k.Int(0), first)
-			softmax.raise(scores, out, weights)
+			c.weighFirst(softmax, scores, out, weights)
 			k.For("tile", 1, it.tiles, 1, func(t gen.Value) {
 				tile := score()
 				before := values.Next()
@@ -197,7 +208,7 @@ func (c *prefillCTA) attend() {
 			k.WaitMultiply(0)
 			tile.Release(speaker, 0)
 		})
-		c.result.write(it, firstRow, out, softmax.finish())
+		c.finish(it, firstRow, softmax, out)
 	})
 }
 
