@@ -26,27 +26,44 @@ type source struct {
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
 	var v runtime.DecodeVariants
-	for _, k := range []struct {
-		name string
-		to   *runtime.Variant
-	}{{"absorb-decode", &v.Decode}, {"decode-schedule", &v.Schedule}, {"decode-combine", &v.Combine}} {
-		out, err := templates.Build(k.name, spec)
-		if err != nil {
+	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
+		var err error
+		if *to, err = s.build(name, spec); err != nil {
 			return v, err
 		}
-		m := *out.Manifest
-		text := out.PTX
-		if s.fault != nil && m.Kernel == s.fault.Kernel {
-			if text, err = s.fault.Plant(text); err != nil {
-				return v, err
-			}
-			s.planted = true
-			sum := sha256.Sum256(text)
-			m.PTXSHA256 = hex.EncodeToString(sum[:])
-		}
-		*k.to = runtime.Variant{Name: k.name, PTX: text, Manifest: &m}
 	}
 	return v, nil
+}
+
+func (s *source) Prefill(shape runtime.PrefillShape) (runtime.PrefillVariants, error) {
+	spec := templates.Spec{Heads: shape.Heads, Nope: shape.Nope, Rope: shape.Rope, Value: shape.Value, DType: string(shape.DType)}
+	var v runtime.PrefillVariants
+	for name, to := range map[string]*runtime.Variant{"expand-prefill": &v.Attend, "expand-schedule": &v.Schedule} {
+		var err error
+		if *to, err = s.build(name, spec); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// build makes a kernel, with the fault where it is the fault's.
+func (s *source) build(name string, spec templates.Spec) (v runtime.Variant, err error) {
+	out, err := templates.Build(name, spec)
+	if err != nil {
+		return v, err
+	}
+	m := *out.Manifest
+	text := out.PTX
+	if s.fault != nil && m.Kernel == s.fault.Kernel {
+		if text, err = s.fault.Plant(text); err != nil {
+			return v, err
+		}
+		s.planted = true
+		sum := sha256.Sum256(text)
+		m.PTXSHA256 = hex.EncodeToString(sum[:])
+	}
+	return runtime.Variant{Name: name, PTX: text, Manifest: &m}, nil
 }
 
 // problem is a case and the number of multiprocessors that it runs on.
@@ -80,12 +97,12 @@ func problems(t *testing.T, heads int) []problem {
 	return out
 }
 
-// caught says what finds a fault, and how: "" when nothing does, with the
-// reason if it could not be planted.
-func caught(t *testing.T, f *Fault, heads int, seeds int) (by, how string) {
+// caught says what finds a fault among the problems, and how: "" when nothing
+// does, with the reason if it could not be planted.
+func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 	t.Helper()
 	for seed := range seeds {
-		for _, c := range problems(t, heads) {
+		for _, c := range in {
 			drv, err := emu.Open(emu.Options{SMs: c.sms, Seed: uint64(seed)})
 			if err != nil {
 				t.Fatal(err)
@@ -120,8 +137,15 @@ func caught(t *testing.T, f *Fault, heads int, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
-	for _, heads := range []int{narrow, wide} {
-		if by, how := caught(t, nil, heads, 2); by != "" {
+	testCaught(t, Decode, map[int][]problem{narrow: problems(t, narrow), wide: problems(t, wide)})
+}
+
+// testCaught plants faults, of which each must be caught by a problem of its
+// number of heads, all of which are right without one.
+func testCaught(t *testing.T, all []Fault, of map[int][]problem) {
+	t.Helper()
+	for heads, in := range of {
+		if by, how := caught(t, nil, in, 2); by != "" {
 			t.Fatalf("%d heads without a fault: %s: %s", heads, by, how)
 		}
 	}
@@ -131,16 +155,16 @@ func TestCaught(t *testing.T) {
 	}
 	w := table.NewWriter()
 	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
-	for i := range All {
-		f := &All[i]
-		by, how := caught(t, f, f.Heads, seeds)
+	for i := range all {
+		f := &all[i]
+		by, how := caught(t, f, of[f.Heads], seeds)
 		if by == "" {
 			by = "NOTHING"
 			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Heads, how)
 		}
 		w.AppendRow(table.Row{f.Name, f.Kernel, f.Heads, by})
 	}
-	t.Logf("%d faults\n%s", len(All), w.Render())
+	t.Logf("%d faults\n%s", len(all), w.Render())
 }
 
 // TestPlant checks that a fault without a place is an error.
@@ -149,7 +173,11 @@ func TestPlant(t *testing.T) {
 	if got, err := f.Plant([]byte("b1 b2 b3")); err != nil || string(got) != "b1 b2 c3" {
 		t.Errorf("%s %v", got, err)
 	}
-	f.Nth = 3
+	f = Fault{Name: "x", Kernel: "k", Pattern: `wait <k full>`, Replace: "wait"}
+	if got, err := f.Plant([]byte("// shared: k full at 24, 2 x b64\nwait [%r7+16]; wait [%r7+24];")); err != nil || !strings.HasSuffix(string(got), "\nwait [%r7+16]; wait;") {
+		t.Errorf("%s %v", got, err)
+	}
+	f = Fault{Name: "x", Kernel: "k", Pattern: `b(\d)`, Nth: 3, Replace: "c$1"}
 	if _, err := f.Plant([]byte("b1 b2 b3")); err == nil {
 		t.Error("planted at a place that is not there")
 	}
