@@ -28,6 +28,11 @@ func (b NamedBarrier) Sync() {
 	b.k.emit("bar.sync", ptx.Imm(b.id), ptx.Imm(b.threads))
 }
 
+// Any waits like Sync and reports whether v held in any of the threads.
+func (b NamedBarrier) Any(v Value) Value {
+	return b.k.apply(isa.Pred, "bar.red.or.pred", ptx.Imm(b.id), ptx.Imm(b.threads), v.op)
+}
+
 // Arrive counts the warp as come and goes on.
 func (b NamedBarrier) Arrive() {
 	b.k.emit("bar.arrive", ptx.Imm(b.id), ptx.Imm(b.threads))
@@ -93,6 +98,10 @@ type Waiter struct {
 // an mbarrier does not wait for multiplies that the warp has issued (seen on an
 // H200).
 func (b *Barrier) Waiter() Waiter { return Waiter{b, b.k.Var(b.k.Int(0))} }
+
+// Filler is a waiter for a place that is free at first, whose barrier completes
+// a phase each time that it is free again: the first wait is none.
+func (b *Barrier) Filler() Waiter { return Waiter{b, b.k.Var(b.k.Int(1))} }
 
 // Wait waits until the phase of mbarrier i has completed, and is then for the
 // next.

@@ -321,6 +321,33 @@ func TestNamedBarriers(t *testing.T) {
 	}
 }
 
+// TestVotes: a barrier tells its warps whether a condition held in any of their
+// threads, and orders shared memory between them.
+func TestVotes(t *testing.T) {
+	r := newRig(t, 0)
+	k := r.k
+	a := k.SharedArray("a", isa.U32, 64)
+	pair := k.NamedBarrier(64)
+	vote := func(of gen.Value) gen.Value { return k.Select(pair.Any(of), k.Const(isa.U32, 1), k.Const(isa.U32, 0)) }
+	k.Roles(
+		gen.Role{Name: "voters", Warps: 2, Body: func() {
+			a.At(k.Thread()).Store(0, k.Thread().As(isa.U32))
+			one, none := vote(k.Thread().Eq(40)), vote(k.Thread().Gt(63))
+			r.mine().Store(0, a.At(k.Thread().Xor(63)).Load(0).Add(one.Mul(100)).Add(none.Mul(1000)))
+		}},
+		gen.Role{Name: "bystander", Warps: 1, Body: func() { r.mine().Store(0, k.Const(isa.U32, 5)) }},
+	)
+	want := each(96, func(i int) uint32 {
+		if i >= 64 {
+			return 5
+		}
+		return uint32(i^63) + 100
+	})
+	if diff := cmp.Diff(want, r.run(96)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestLineInfo: instructions lead back to the line that made them.
 func TestLineInfo(t *testing.T) {
 	k := gen.NewKernel("k", nil, gen.LineInfo(true))

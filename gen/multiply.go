@@ -209,8 +209,19 @@ func (t SharedTile) StoreTransposed(packed []Value, firstRow int) {
 // fragment row r, column c becomes element (r, firstCol + c).
 func (t SharedTile) StoreRows(packed []Value, firstCol int) {
 	k := t.k
-	lane := k.Lane()
-	row := k.Thread().And(127).Shr(5).Mul(16).Add(lane.And(15))
+	t.storeSlice(packed, firstCol, k.Lane(), k.Thread().And(127).Shr(5).Mul(16))
+}
+
+// StoreSlice has a warp write its 16 rows of a fragment, packed in pairs, into
+// the tile's rows from firstRow on, a multiple of 8, and its columns from
+// firstCol on.
+func (t SharedTile) StoreSlice(packed []Value, firstRow Value, firstCol int) {
+	t.storeSlice(packed, firstCol, t.k.Lane(), firstRow)
+}
+
+func (t SharedTile) storeSlice(packed []Value, firstCol int, lane, firstRow Value) {
+	k := t.k
+	row := firstRow.Add(lane.And(15))
 	// Two 8-column groups of the fragment are four 8x8 matrices: rows 0-7 and
 	// 8-15 of the warp's slice, twice.
 	for g := 0; g < len(packed)/2; g += 2 {

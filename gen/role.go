@@ -25,30 +25,29 @@ func Warpgroups(n int) int { return 4 * n }
 // and they meet again after the last.
 func (k *Kernel) Roles(roles ...Role) {
 	warp := k.Warp().Broadcast(0) // tells ptxas that whole warps take a role
-	first := 0
-	for i, r := range roles {
+	// One branch after another, each of whole warps: of a condition with two
+	// bounds ptxas would not see that it divides no warp, and keep the body's
+	// descriptors out of uniform registers.
+	var take func(i, first int)
+	take = func(i, first int) {
+		r := roles[i]
+		end := first + r.Warps
 		k.man.Roles = append(k.man.Roles, manifest.Role{Name: r.Name, FirstWarp: first, Warps: r.Warps, Registers: r.Registers})
-		k.Comment("role %s: warps %d to %d", r.Name, first, first+r.Warps-1)
+		k.Comment("role %s: warps %d to %d", r.Name, first, end-1)
 		body := func() {
 			if r.Registers > 0 {
 				k.setRegisters(roles, r.Registers)
 			}
 			r.Body()
 		}
-		end := first + r.Warps
-		switch {
-		case len(roles) == 1:
+		if i == len(roles)-1 {
 			body()
-		case i == len(roles)-1:
-			k.If(warp.Ge(first), body)
-		case i == 0:
-			k.If(warp.Lt(end), body)
-		default:
-			k.If(warp.Ge(first).And(warp.Lt(end)), body)
+			k.warps = max(k.warps, end)
+			return
 		}
-		first = end
+		k.IfElse(warp.Lt(end), body, func() { take(i+1, end) })
 	}
-	k.warps = max(k.warps, first)
+	take(0, 0)
 }
 
 // setRegisters moves this role's threads to n registers.

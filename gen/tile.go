@@ -251,3 +251,17 @@ func (v View) descriptors() descriptors {
 	}
 	return all
 }
+
+// RowsFrom returns the tile made of count rows from one on that is a multiple
+// of 8; the tile has one column block.
+func (s SharedTile) RowsFrom(row Value, count int) SharedTile {
+	if s.Blocks() != 1 || count > s.Rows || count%8 != 0 {
+		s.k.errorf("%d rows of a tile of %d rows and %d column blocks", count, s.Rows, s.Blocks())
+	}
+	offset := row.Mul(s.Swizzle.Bytes())
+	if s.base.op != nil {
+		offset = offset.Add(s.base)
+	}
+	s.base, s.Rows = offset, count
+	return s
+}

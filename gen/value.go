@@ -199,6 +199,12 @@ func (v Value) MulWide(x any) Value {
 	return v.k.apply(wide(v.typ), "mul.wide."+v.typ.String(), v.register(), y.op)
 }
 
+// MulHigh returns the high 32 bits of the 64-bit product of two 32-bit integers,
+// which are taken as unsigned.
+func (v Value) MulHigh(x Value) Value {
+	return v.k.apply(v.typ, "mul.hi.u32", v.register(), x.op)
+}
+
 func wide(t isa.Type) isa.Type {
 	if t == isa.U32 {
 		return isa.U64
@@ -206,10 +212,15 @@ func wide(t isa.Type) isa.Type {
 	return isa.S64
 }
 
-// Div returns v / x and Rem v mod x, for integers.
+// Div returns v / x and Rem v mod x, for integers. An unsigned division by a
+// power of two is a shift: ptxas would not make it one.
 func (v Value) Div(x any) Value {
-	if y := v.k.value(x, v.typ); y.op == ptx.Imm(1) {
+	y := v.k.value(x, v.typ)
+	if y.op == ptx.Imm(1) {
 		return v
+	}
+	if c, ok := y.imm(); ok && (v.typ == isa.U32 || v.typ == isa.U64) && c > 0 && c&(c-1) == 0 {
+		return v.Shr(bits.TrailingZeros64(uint64(c)))
 	}
 	return v.intOp("div", x, func(a, b int64) int64 { return a / b })
 }
@@ -355,6 +366,10 @@ func (v Value) Truncate() Value {
 
 // ToFloat converts a 32-bit integer to f32, rounding to nearest.
 func (v Value) ToFloat() Value { return v.k.apply(isa.F32, "cvt.rn.f32."+v.typ.String(), v.register()) }
+
+// ToUnsigned converts an f32 to u32, toward zero; what is out of range becomes
+// the nearest u32, a NaN 0.
+func (v Value) ToUnsigned() Value { return v.k.apply(isa.U32, "cvt.rzi.u32.f32", v.register()) }
 
 // Exp2 returns 2^v, approximately (2 ulp); −∞ gives +0 exactly.
 func (v Value) Exp2() Value { return v.k.apply(isa.F32, "ex2.approx.ftz.f32", v.op) }

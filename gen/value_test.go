@@ -92,7 +92,7 @@ func TestIntegers(t *testing.T) {
 }
 
 // TestNeutralOperands: an operation that changes nothing costs nothing, and a
-// multiplication by a power of two is a shift.
+// multiplication by a power of two is a shift, as is an unsigned division.
 func TestNeutralOperands(t *testing.T) {
 	k := gen.NewKernel("k", nil)
 	k.Threads(32)
@@ -103,17 +103,20 @@ func TestNeutralOperands(t *testing.T) {
 	}
 	out.Store(7, x.Rem(1))
 	out.Store(8, x.Mul(64))
+	out.Store(9, x.As(isa.U32).Div(64))
 	built, err := k.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, op := range []string{"add.s32", "sub.", "mul.", "div.", "rem.", "shr."} {
+	for _, op := range []string{"add.s32", "sub.", "mul.", "div.", "rem.", "shr.s32"} {
 		if n := count(built, op); n != 0 {
 			t.Errorf("%d × %s", n, op)
 		}
 	}
-	if n := count(built, "shl."); n != 1 {
-		t.Errorf("%d shifts, want 1", n)
+	for _, op := range []string{"shl.", "shr.u32"} {
+		if n := count(built, op); n != 1 {
+			t.Errorf("%d × %s, want 1", n, op)
+		}
 	}
 }
 
@@ -208,6 +211,11 @@ func TestFloats(t *testing.T) {
 	put(pa.Load(1).MulAdd(2.0, 0.5), 6.5)
 	put(k.Thread().ToFloat(), 0)
 	put(k.NegInf(), -inf)
+	for _, c := range []struct{ x, want float32 }{{2.9, 2}, {-0.9, 0}, {-5, 0}, {0x1p31, 0x1p31}, {nan, 0}} {
+		u := k.Float(float64(c.x)).ToUnsigned()
+		put(u.Shr(8).As(isa.S32).ToFloat().MulAdd(256.0, u.And(255).As(isa.S32).ToFloat()), c.want)
+	}
+	put(k.Const(isa.U32, 0xffffffff).MulHigh(k.Int(-3)).As(isa.S32).ToFloat(), -4)
 	got := r.run(len(want))
 	for i, w := range want {
 		g := math.Float32frombits(got[i])

@@ -51,6 +51,27 @@ func (k *Kernel) AnyInWarp(p Value) Value {
 	return k.apply(isa.Pred, "vote.sync.any.pred", p.op, fullMask)
 }
 
+// SumOfWarp returns the sum of a 32-bit integer over all lanes.
+func (v Value) SumOfWarp() Value { return v.redux("add") }
+
+// MinOfWarp returns the smallest value of a 32-bit integer in any lane.
+func (v Value) MinOfWarp() Value { return v.redux("min") }
+
+// MaxOfWarp returns the largest value of a 32-bit integer in any lane.
+func (v Value) MaxOfWarp() Value { return v.redux("max") }
+
+func (v Value) redux(op string) Value {
+	return v.k.apply(v.typ, "redux.sync."+op+"."+v.typ.String(), v.register(), fullMask)
+}
+
+// CountInWarp returns in how many lanes p holds: of those up to and including
+// this one, and of all.
+func (k *Kernel) CountInWarp(p Value) (upTo, all Value) {
+	lanes := k.apply(isa.S32, "vote.sync.ballot.b32", p.op, fullMask)
+	count := func(bits Value) Value { return k.apply(isa.S32, "popc.b32", bits.op) }
+	return count(lanes.And(k.special("%lanemask_le", isa.S32))), count(lanes)
+}
+
 // InclusiveSum returns the sum of v over this lane and all lanes below it.
 func (v Value) InclusiveSum() Value {
 	sum := v.k.Var(v)

@@ -41,6 +41,9 @@ var all = []template{
 	{Info{"expand-schedule", "lists expand-prefill's blocks of query tokens, longest first, on the device"}, prefillFamily, prefillSchedule},
 	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates},
 	{Info{"append-kv", "writes latents and rope keys, rotated on request, into the paged cache by slot"}, appendFamily, appendKV},
+	{Info{"up-project", "expands latents, paged or dense, to the keys and values of all heads"}, upProjectFamily, upProject},
+	{Info{"absorb-q", "multiplies queries by the key weights: into the latent space"}, absorbQueryFamily, absorbQuery},
+	{Info{"absorb-o", "multiplies attended latents by the value weights: out of the latent space"}, absorbOutFamily, absorbOut},
 }
 
 // Kernels lists the kernels in a fixed order.

@@ -31,7 +31,7 @@ func TestChosenBlocks(t *testing.T) {
 			}
 		}
 	}
-	for _, h := range []int{8, 16, 24, 32, 40, 64} {
+	for _, h := range []int{8, 16, 24, 32, 40, 48, 64} {
 		if built[h] == 0 {
 			t.Errorf("blocks of %d were never chosen", h)
 		}

@@ -85,7 +85,7 @@ func (c combiner) unitsPerRequest() int { return c.s.RowBlocks() * c.vectors() /
 
 // rowStep returns the distance between a vector's two query rows.
 func (c combiner) rowStep() int {
-	if c.s.seesaw() {
+	if c.s.rowsOnM() {
 		return 8
 	}
 	return 1
@@ -93,7 +93,7 @@ func (c combiner) rowStep() int {
 
 // rowIndex returns which of a vector's two query rows element e belongs to.
 func (c combiner) rowIndex(e int) int {
-	if c.s.seesaw() {
+	if c.s.rowsOnM() {
 		return rowOf(e)
 	}
 	return e % 2
@@ -112,14 +112,15 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 		u := unit{request: e[0], count: e[2]}
 		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))
 		fragmentColumn := c.lane.And(3).Mul(2)
-		if s.seesaw() {
+		if s.rowsOnM() {
 			u.row = fragmentRow
-			u.latent = warp.Shr(2).Mul(s.Latent / 2).Add(fragmentColumn).Add(quad.Mul(8))
+			u.latent = fragmentColumn.Add(quad.Mul(8))
 		} else {
 			groups := s.BlockH / 8
 			u.row = fragmentColumn.Add(quad.Rem(groups).Mul(8))
 			u.latent = fragmentRow.Add(quad.Div(groups).Mul(64))
 		}
+		u.latent = warp.Shr(2).Mul(s.Latent / s.Warpgroups).Add(u.latent) // the warpgroup's
 		firstRow := block.Mul(s.BlockH)
 		u.row = u.row.Add(firstRow)
 		u.lses = c.r.partialLSE.Stride(e[1], s.PaddedRows()).At(u.row)
@@ -234,7 +235,7 @@ func (c combiner) store(u unit, st mergeState) {
 	put := func(row, latent, packed gen.Value) {
 		k.If(row.Lt(s.Rows()), func() { rows.row(row).At(latent.Shr(1)).Store(0, packed) })
 	}
-	if s.seesaw() {
+	if s.rowsOnM() {
 		put(u.row, u.latent, k.Pack(s.dtype(), x[0], x[1]))
 		put(u.row.Add(8), u.latent, k.Pack(s.dtype(), x[2], x[3]))
 	} else {

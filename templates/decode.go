@@ -4,9 +4,9 @@ import (
 	"github.com/mlagen/mlagen/gen"
 )
 
-// absorbDecode picks the family by the row block.
+// absorbDecode picks the schedule by the warpgroups.
 func absorbDecode(s Spec) (*gen.Output, error) {
-	if s.seesaw() {
+	if s.Warpgroups > 1 {
 		return seesawDecode(s)
 	}
 	return swapDecode(s)
@@ -52,10 +52,8 @@ func (s Spec) latentRuns() []latentRun {
 }
 
 // swapDecode attends packed query rows (token × head) to a paged latent
-// cache, tokens on wgmma's M and rows on its N ("swap-AB"):
-//
-//	Sᵀ = K·Qᵀ          64 tokens × BlockH rows, over 576 columns
-//	Oᵀ += Vᵀ·Pᵀ        512 latent columns × BlockH rows, over 64 tokens
+// cache, rows on wgmma's N (see rowsOnN), with one warpgroup that keeps up with
+// memory where rows are few.
 //
 // V is the latent part of the very bytes of K, read transposed. One CTA owns
 // BlockH rows of a request and runs through its part of the schedule; a request
@@ -69,26 +67,22 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
 	c := newDecodeCTA(k, s)
 
+	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
-	queries := k.SharedTile("q", s.queryTile())
-	weights := k.SharedTile("p", s.weightTile())
+	share := shareRowsOnN(k, s)
+	queries := share.queries
 	c.begin()
 
 	attend := func() {
 		team := k.NamedBarrier(s.teamThreads())
 		width := gen.AccumulatorRows // latent columns of an accumulator, one box of the tile
 		tiles := ring.Consumer()
-		scores := k.Accumulator(s.BlockH)
-		out := make([]gen.Accumulator, s.latentBlocks())
-		for i := range out {
-			out[i] = k.Accumulator(s.BlockH)
-		}
-		softmax := newColumnSoftmax(k, s, team)
+		rows := newRowsOnN(k, s, scale, 0, team, share)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
-			softmax.reset()
-			for _, o := range out {
+			rows.reset()
+			for _, o := range rows.out {
 				o.Zero()
 			}
 			k.WaitForPreviousGrid()
@@ -97,19 +91,21 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
 				tile := tiles.Next()
-				k.Multiply(scores, tile.KMajor(), queries.KMajor(), 0, false)
+				rows.multiplyKeys(tile.SharedTile)
 				k.CommitMultiply()
 				k.WaitMultiply(0)
 				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: c.firstRow}
-				mask.hide(k, scores)
-				p := softmax.update(scores, out)
+				scores := rows.scored(mask)
+				rows.softmax.lead(scores).apply(k, rows.out)
+				p := rows.softmax.weights(scores)
 				mask.clearUnused(k, tile.Columns(0, s.Latent))
+				weights := share.weights[0]
 				weights.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
 				for _, run := range s.latentRuns() {
 					if run.first < run.end {
-						k.MultiplyRows(out[run.first:run.end], tile.Columns(width*run.first, width*(run.end-run.first)).Transposed(), weights.KMajor())
+						k.MultiplyRows(rows.out[run.first:run.end], tile.Columns(width*run.first, width*(run.end-run.first)).Transposed(), weights.KMajor())
 					}
 					k.CommitMultiply()
 				}
@@ -118,16 +114,8 @@ func swapDecode(s Spec) (*gen.Output, error) {
 					tile.Release(speaker, i)
 				}
 			})
-			state := softmax.finish()
-			tile := queries.Reuse(s.outputTile())
-			perBlock := len(out[0].R) / 4 // quads of one accumulator's latent columns
-			batch := perBlock * max(1, quadsInFlight/perBlock)
-			c.result.write(it, c.rowBlock, c.firstRow, out, state, mergeTeam{team, s.teamThreads(), k.Thread()}, columnLayout(k), tile, batch,
-				func(packed []gen.Value, quad int) {
-					for i := 0; i < len(packed); i += 2 * perBlock {
-						tile.StoreTransposed(packed[i:i+2*perBlock], (quad+i/2)/perBlock*width)
-					}
-				})
+			state := rows.finish(team)
+			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, queries.Reuse(s.outputTile()))
 			team.Sync() // the staged output has been read before the next queries overwrite it
 		})
 	}

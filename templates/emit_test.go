@@ -31,10 +31,14 @@ func (e emission) String() string {
 	if s.Heads == 0 { // a number like others to these
 		return fmt.Sprintf("%s/value=%d,latent=%d+%d,%s%s%s", e.kernel, s.Value, s.Latent, s.Rope, s.DType, s.Partial, s.Rotate)
 	}
+	if s.Nope > 0 && s.Latent > 0 {
+		return fmt.Sprintf("%s/heads=%d,tile=%dx%d,stages=%d,latent=%d+%d,nope=%d,value=%d,%s",
+			e.kernel, s.Heads, s.BlockM, s.BlockN, s.Stages, s.Latent, s.Rope, s.Nope, s.Value, s.DType)
+	}
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
-	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
+	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,warpgroups=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Warpgroups, s.Latent, s.Rope, s.DType)
 }
 
 // emissions are head counts that models have and that they do not (one, odd,
@@ -53,6 +57,8 @@ func emissions() []emission {
 			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
 				list = append(list, emission{kernel.Name, s})
 			}
+		case "up-project", "absorb-q", "absorb-o":
+			list = append(list, productEmissions(kernel.Name)...)
 			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
@@ -77,9 +83,11 @@ func emissions() []emission {
 		for _, s := range []Spec{
 			{Heads: 6, DType: "fp16"}, {Heads: 16, DType: "fp16"}, {Heads: 128, DType: "fp16"},
 			// Row blocks that are chosen for little work.
-			{Heads: 24, BlockH: 16}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32},
+			{Heads: 24, BlockH: 16}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
+			// The other number of warpgroups.
+			{Heads: 40, Warpgroups: 1}, {Heads: 32, SQ: 2, BlockH: 32, Warpgroups: 1}, {Heads: 8, Warpgroups: 2}, {Heads: 16, Warpgroups: 2},
 			// Widths.
-			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
+			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 48, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
 		} {
 			list = append(list, emission{kernel.Name, s.WithDefaults()})
 		}
@@ -205,7 +213,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	for _, k := range Kernels() {
-		if !seen[k.Name] && !seen[k.Name+"-h16"] {
+		if !seen[k.Name] && !seen[k.Name+"-h16"] && !seen[k.Name+"-h128"] {
 			t.Errorf("%s has no preset", k.Name)
 		}
 	}

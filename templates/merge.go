@@ -154,7 +154,7 @@ type fragmentRows struct {
 // columnLayout is for rows on wgmma's N.
 func columnLayout(k *gen.Kernel) fragmentRows {
 	return fragmentRows{
-		index:   func(e int) int { return e/4*2 + e%2 },
+		index:   columnOf,
 		first:   k.FragmentColumn(),
 		step:    columnStep,
 		speaker: k.Thread().Lt(4),

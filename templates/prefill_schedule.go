@@ -30,7 +30,6 @@ type prefillScheduler struct {
 	causal, mostBlocks     gen.Value
 	thread                 gen.Value
 	order                  gen.Region // [sortedBlocks]
-	scan                   blockScan
 }
 
 func prefillSchedule(s Spec) (*gen.Output, error) {
@@ -41,7 +40,6 @@ func prefillSchedule(s Spec) (*gen.Output, error) {
 	sequences, queries, keys := k.Scalar("sequences", isa.U32), k.Scalar("query_tokens", isa.U32), k.Scalar("key_tokens", isa.U32)
 	causal, most := k.Scalar("causal", isa.U32), k.Scalar("most_blocks", isa.U32)
 	k.Threads(scanThreads)
-	c.scan = newBlockScan(k)
 	c.order = k.SharedArray("order", isa.S32, sortedBlocks)
 	k.WaitForPreviousGrid()
 	read := func(s gen.Scalar) gen.Value { return s.Read().As(isa.S32) }
@@ -103,10 +101,13 @@ func (c prefillScheduler) count() (blocks, shared gen.Value) {
 			n.Set(c.blocksOf(q))
 			own.Set(k.Select(n.Gt(1), q.keys, k.Int(0)))
 		})
-		sum, total := c.scan.inclusive(n.Value)
-		k.If(i.Lt(all), func() { c.before.At(i).Store(1, carry.Add(sum)) })
+		sum := n.InclusiveSum()
+		found := ofWarps(k, "blocks and keys of the warps", sum, own.SumOfWarp())
+		before, total := sumOfWarps(k, found[0])
+		k.If(i.Lt(all), func() { c.before.At(i).Store(1, carry.Add(before).Add(sum)) })
 		carry.Set(carry.Add(total))
-		keys.Set(keys.Add(c.scan.combined(own.Value, gen.SumOf)))
+		keys.Set(keys.Add(found[1].SumOfWarp()))
+		k.SyncCTA() // what the warps found has been read
 	})
 	k.If(c.thread.Eq(0), func() { c.before.Store(0, 0) })
 	k.SyncCTA()
@@ -120,6 +121,9 @@ func (c prefillScheduler) section(sharedKeys gen.Value) gen.Value {
 	sections := ceilDiv(c.k.Int(c.s.Heads), fit)
 	return ceilDiv(c.k.Int(c.s.Heads), sections)
 }
+
+// ceilDiv returns ⌈a/b⌉.
+func ceilDiv(a, b gen.Value) gen.Value { return a.Add(b.Sub(1)).Div(b) }
 
 // block is a block of query tokens of a sequence.
 type block struct {

@@ -14,6 +14,8 @@ var presets = []Preset{
 	{"absorb-decode-h8", "absorb-decode", Spec{Heads: 8}},
 	{"absorb-decode-h128", "absorb-decode", Spec{Heads: 128}},
 	{"absorb-decode-h16-sq5", "absorb-decode", Spec{Heads: 16, SQ: 5}},
+	{"absorb-decode-h16-sq5-b40", "absorb-decode", Spec{Heads: 16, SQ: 5, BlockH: 40}},
+	{"absorb-decode-h64-b32", "absorb-decode", Spec{Heads: 64, BlockH: 32}},
 	{"absorb-decode-h8-fp16", "absorb-decode", Spec{Heads: 8, DType: gen.FP16.Name}},
 	{"decode-combine-h16", "decode-combine", Spec{Heads: 16}},
 	{"decode-schedule", "decode-schedule", Spec{}},
@@ -26,6 +28,13 @@ var presets = []Preset{
 	{"append-kv", "append-kv", Spec{}},
 	{"append-kv-interleaved", "append-kv", Spec{Rotate: rotateInterleaved}},
 	{"append-kv-half-fp16", "append-kv", Spec{Rotate: rotateHalf, DType: gen.FP16.Name}},
+	{"up-project-h128", "up-project", Spec{Heads: 128}},
+	{"up-project-h16-fp16", "up-project", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"absorb-q-h128", "absorb-q", Spec{Heads: 128}},
+	{"absorb-q-h128-m8", "absorb-q", Spec{Heads: 128, BlockM: 8}},
+	{"absorb-q-h128-m64", "absorb-q", Spec{Heads: 128, BlockM: 64}},
+	{"absorb-o-h128", "absorb-o", Spec{Heads: 128}},
+	{"absorb-o-h128-m16", "absorb-o", Spec{Heads: 128, BlockM: 16}},
 }
 
 // Presets lists the presets in a fixed order.

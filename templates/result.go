@@ -36,17 +36,16 @@ func (r results) pairs() results {
 	return r
 }
 
-// write brings a finished item's result to its destination. stage keeps a
-// batch of packed output values, of so many quads, in the output tile, given
-// the number of its first quad.
-func (r results) write(it item, rowBlock, firstRow gen.Value, out []gen.Accumulator, st softmaxState, team mergeTeam, layout fragmentRows,
-	tile gen.SharedTile, batch int, stage func(packed []gen.Value, quad int)) {
+// write brings a finished item's result to its destination, by way of the
+// output tile.
+func (r results) write(it item, rowBlock, firstRow gen.Value, rows rowsOn, st softmaxState, team mergeTeam, tile gen.SharedTile) {
 	k, s := r.k, r.s
+	layout, out := rows.layout(), rows.output()
 	v := r.judge(it, rowBlock, firstRow, out, st, team, layout)
 	k.If(v.finished.Eq(1), func() {
-		all := quads(out)
+		all, batch := quads(out), rows.batch()
 		for n := 0; n < len(all); n += batch {
-			stage(r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
+			rows.stage(tile, r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
 			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
 		}
 		k.If(layout.speaker, func() {

@@ -5,41 +5,33 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// blockScan adds up values over the CTA's 1024 threads.
-type blockScan struct {
-	k      *gen.Kernel
-	totals gen.Region // one word per warp
-}
-
+// scanThreads is the CTA over which values are combined: as many warps as a
+// warp has lanes, so that one lane reads what one warp has found.
 const scanThreads = 1024
 
-func newBlockScan(k *gen.Kernel) blockScan {
-	return blockScan{k, k.SharedArray("warp totals", isa.S32, scanThreads/32)}
+// ofWarps gives lane w of every warp the words that warp w holds in its last
+// lane. All threads must take part. The words go through memory of this call's
+// own, so one barrier is enough; in a loop another must come before the next
+// turn.
+func ofWarps(k *gen.Kernel, name string, words ...gen.Value) []gen.Value {
+	n := len(words)
+	array := k.SharedArray(name, isa.S32, n*scanThreads/32)
+	mine, theirs := array.At(k.Warp().Mul(n)), array.At(k.Lane().Mul(n))
+	last := k.Lane().Eq(31)
+	if n == 1 {
+		k.If(last, func() { mine.Store(0, words[0]) })
+		k.SyncCTA()
+		return []gen.Value{theirs.Load(0)}
+	}
+	k.If(last, func() { mine.StoreVector(0, words...) })
+	k.SyncCTA()
+	return theirs.LoadVector(0, n)
 }
 
-// inclusive returns the sum of v over this thread and those before it, and the
-// sum over all threads. All threads must take part.
-func (b blockScan) inclusive(v gen.Value) (sum, total gen.Value) {
-	k := b.k
-	sum = v.InclusiveSum()
-	warp := k.Warp()
-	k.If(k.Lane().Eq(31), func() { b.totals.At(warp).Store(0, sum) })
-	k.SyncCTA()
-	warps := b.totals.At(k.Lane()).Load(0).InclusiveSum()
-	before := k.Select(warp.Eq(0), k.Int(0), warps.FromLane(warp.Sub(1).Max(0)))
-	k.SyncCTA() // the totals have been read
-	return sum.Add(before), warps.Broadcast(31)
-}
-
-// combined returns v combined over all threads.
-func (b blockScan) combined(v gen.Value, combine func(x, y gen.Value) gen.Value) gen.Value {
-	k := b.k
-	v = v.Reduce(combine, 1, 2, 4, 8, 16)
-	k.If(k.Lane().Eq(0), func() { b.totals.At(k.Warp()).Store(0, v) })
-	k.SyncCTA()
-	all := b.totals.At(k.Lane()).Load(0).Reduce(combine, 1, 2, 4, 8, 16)
-	k.SyncCTA() // the totals have been read
-	return all
+// sumOfWarps takes one word per warp, as ofWarps gives them, and returns the
+// sum over the warps before this one and over all.
+func sumOfWarps(k *gen.Kernel, word gen.Value) (before, total gen.Value) {
+	return k.Select(k.Lane().Lt(k.Warp()), word, k.Int(0)).SumOfWarp(), word.SumOfWarp()
 }
 
 // lastAtMost returns the greatest i in [low, high) for which atMost holds; it

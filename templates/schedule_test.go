@@ -50,7 +50,15 @@ type launcher struct {
 
 func newLauncher(t *testing.T, spec Spec) launcher {
 	t.Helper()
-	out, err := Build("decode-schedule", spec)
+	return newLauncherResident(t, spec, residentRequests)
+}
+
+// newLauncherResident is for a kernel that keeps so many requests in shared
+// memory.
+func newLauncherResident(t *testing.T, spec Spec, requests int) launcher {
+	t.Helper()
+	spec = spec.WithDefaults()
+	out, err := scheduleResident(spec, requests)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,46 +66,46 @@ func newLauncher(t *testing.T, spec Spec) launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launcher{p, out.Manifest, spec.WithDefaults()}
+	return launcher{p, out.Manifest, spec}
 }
 
-// schedule runs the kernel with buffers of exactly the capacities, so that the
-// emulator faults on what lies beyond them.
-func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (scheduled, error) {
+// untouched is what the kernel finds in the buffers that it writes.
+const untouched = -0x55555556
+
+// written are the words that the kernel writes.
+type written struct{ First, Items, Merges, Arrivals []int }
+
+// newWritten makes buffers of exactly the capacities, untouched.
+func newWritten(spec Spec, batch, parts, splits int) written {
+	items, slots, merges := capacities(batch, parts, splits)
+	buffer := func(words int) []int { return slices.Repeat([]int{untouched}, words) }
+	return written{buffer(parts + 1), buffer(itemWords * items), buffer(mergeWords * merges), buffer(slots * spec.RowBlocks())}
+}
+
+// run runs the kernel. The emulator faults on what lies beyond the buffers.
+func (l launcher) run(kvLen []int, parts, splits int, hazards bool) (w written, err error) {
 	m := emu.New(emu.Config{NoHazards: !hazards})
-	items, slots, merges := capacities(len(kvLen), parts, splits)
-	var err error
-	alloc := func(name string, words int) uint64 {
-		p, e := m.Alloc(name, uint64(4*words))
-		if e != nil && err == nil {
-			err = e
+	w = newWritten(l.spec, len(kvLen), parts, splits)
+	values := map[string]uint64{"batch": uint64(len(kvLen)), "parts": uint64(parts), "splits": uint64(splits)}
+	lists := map[string][]int{"kv_len": kvLen, "part_first": w.First, "items": w.Items, "merges": w.Merges, "arrivals": w.Arrivals}
+	for name, list := range lists {
+		if values[name], err = m.Alloc(name, uint64(4*len(list))); err != nil {
+			return w, err
 		}
-		return p
-	}
-	values := map[string]uint64{
-		"kv_len": alloc("kv_len", len(kvLen)), "part_first": alloc("part_first", parts+1),
-		"items": alloc("items", 4*items), "merges": alloc("merges", 4*merges), "arrivals": alloc("arrivals", slots*l.spec.RowBlocks()),
-		"batch": uint64(len(kvLen)), "parts": uint64(parts), "splits": uint64(splits),
-	}
-	if err != nil {
-		return scheduled{}, err
-	}
-	var lengths []byte
-	for _, n := range kvLen {
-		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(n))
-	}
-	if err := m.Write(values["kv_len"], lengths); err != nil {
-		return scheduled{}, err
-	}
-	if err := m.Fill(values["arrivals"], 0xaa, uint64(4*slots*l.spec.RowBlocks())); err != nil {
-		return scheduled{}, err
+		var b []byte
+		for _, v := range list {
+			b = binary.LittleEndian.AppendUint32(b, uint32(v))
+		}
+		if err := m.Write(values[name], b); err != nil {
+			return w, err
+		}
 	}
 	last := l.man.Params[len(l.man.Params)-1]
 	params := make([]byte, last.Offset+last.Size)
 	for _, p := range l.man.Params {
 		v, ok := values[p.Name]
 		if !ok {
-			return scheduled{}, fmt.Errorf("no value for parameter %q", p.Name)
+			return w, fmt.Errorf("no value for parameter %q", p.Name)
 		}
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], v)
@@ -107,33 +115,41 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 		Grid: emu.Dim{X: 1}, Block: emu.Dim{X: l.man.Threads}, Shared: l.man.Shared, Params: params,
 	})
 	if err != nil {
-		return scheduled{}, err
+		return w, err
 	}
 	if bad := report.Errors(); len(bad) > 0 {
-		return scheduled{}, fmt.Errorf("%d hazards, the first: %v", len(bad), bad[0])
+		return w, fmt.Errorf("%d hazards, the first: %v", len(bad), bad[0])
 	}
+	for name, list := range lists {
+		b := make([]byte, 4*len(list))
+		if err := m.Read(b, values[name]); err != nil {
+			return w, err
+		}
+		for i := range list {
+			list[i] = int(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+	}
+	return w, nil
+}
 
-	read := func(name string, words int) []int {
-		b := make([]byte, 4*words)
-		if e := m.Read(b, values[name]); e != nil && err == nil {
-			err = e
-		}
-		out := make([]int, words)
-		for i := range out {
-			out[i] = int(int32(binary.LittleEndian.Uint32(b[4*i:])))
-		}
-		return out
-	}
-	first, list, merged := read("part_first", parts+1), read("items", 4*items), read("merges", 4*merges)
+// schedule runs the kernel and reads its schedule.
+func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (scheduled, error) {
+	w, err := l.run(slices.Clone(kvLen), parts, splits, hazards)
 	if err != nil {
 		return scheduled{}, err
 	}
-	s := scheduled{spec: l.spec, longest: merged[1], arrivals: read("arrivals", slots*l.spec.RowBlocks())}
+	return w.read(l.spec, parts)
+}
+
+// read reads the schedule as decode and combine do.
+func (w written) read(spec Spec, parts int) (scheduled, error) {
+	s := scheduled{spec: spec, longest: w.Merges[1], arrivals: w.Arrivals}
 	item := func(i int) (piece, error) {
-		if i < 0 || i >= items {
-			return piece{}, fmt.Errorf("item %d of %d", i, items)
+		if i < 0 || i >= len(w.Items)/itemWords {
+			return piece{}, fmt.Errorf("item %d of %d", i, len(w.Items)/itemWords)
 		}
-		it := piece{Request: list[4*i], Begin: list[4*i+1], End: list[4*i+2], Slot: list[4*i+3]}
+		v := w.Items[itemWords*i:]
+		it := piece{Request: v[0], Begin: v[1], End: v[2], Slot: v[3]}
 		if it.Slot != whole {
 			it.Paired, it.Second = it.Slot&pairedBit != 0, it.Slot&secondBit != 0
 			it.Slot &^= pairedBit | secondBit
@@ -148,10 +164,10 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 		}
 		if it.Request != idle {
 			mine = append(mine, it)
-		} else if first[p] != first[p+1] {
-			return s, fmt.Errorf("part %d is idle and has the further items %d…%d", p, first[p], first[p+1])
+		} else if w.First[p] != w.First[p+1] {
+			return s, fmt.Errorf("part %d is idle and has the further items %d…%d", p, w.First[p], w.First[p+1])
 		}
-		for i := first[p]; i < first[p+1]; i++ {
+		for i := w.First[p]; i < w.First[p+1]; i++ {
 			if it, err = item(i); err != nil {
 				return s, err
 			}
@@ -159,11 +175,12 @@ func (l launcher) schedule(kvLen []int, parts, splits int, hazards bool) (schedu
 		}
 		s.parts = append(s.parts, mine)
 	}
-	if n := merged[0]; n < 0 || n >= merges {
-		return s, fmt.Errorf("%d merges: there is room for %d", n, merges-1)
+	if n, room := w.Merges[0], len(w.Merges)/mergeWords-1; n < 0 || n > room {
+		return s, fmt.Errorf("%d merges: there is room for %d", n, room)
 	}
-	for i := 1; i <= merged[0]; i++ {
-		s.merges = append(s.merges, merge{merged[4*i], merged[4*i+1], merged[4*i+2]})
+	for i := 1; i <= w.Merges[0]; i++ {
+		v := w.Merges[mergeWords*i:]
+		s.merges = append(s.merges, merge{v[0], v[1], v[2]})
 	}
 	return s, nil
 }

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
-	"github.com/mlagen/mlagen/ptx/isa"
 )
 
 // The parts of seesaw's KV tiles in the order of their arrival: the rope key,
@@ -13,38 +12,31 @@ const (
 	rightPart
 )
 
-// seesawDecode attends up to 64 packed query rows, which lie on wgmma's M. The
-// output, 64 × 512 in f32, is half of the register file, so two warpgroups own
-// half of its columns each and take turns with the KV tiles:
+// seesawDecode attends a row block with two warpgroups. Each owns half of the
+// output's latent columns, since the whole does not fit one's registers or one
+// would be busy with softmax half of the time, and they take turns with the KV
+// tiles:
 //
 //	left:  S₀ = Q·K₀ᵀ  P₀  O_left += P₀·V₀    O_left += P₁·V₁
 //	right: S₁ = Q·K₁ᵀ  O_right += P₀·V₀  P₁   O_right += P₁·V₁
 //
-// While one takes a softmax the other's multiplies run. Weights are operands
-// in registers on both sides: a thread leaves its own in shared memory for the
-// thread of the other warpgroup that needs the very same fragment, which is
-// sooner there than a tile that the tensor cores could read, for that would
-// have to pass a proxy fence. V is the latent part of K's bytes, transposed. A
-// part of a tile is refilled as soon as its last reader has multiplied it. (The
-// schedule began as FlashMLA's, described in its deep-dive document.)
+// While one takes a softmax the other's multiplies run. Which way round the
+// products are taken is rowsOn's. V is the latent part of K's bytes, transposed.
+// A part of a tile is refilled as soon as its last reader has multiplied it.
+// (The schedule began as FlashMLA's, described in its deep-dive document.)
 func seesawDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
 	c := newDecodeCTA(k, s)
-	scale := k.Scalar("scale_log2", isa.F32)
+	scale := scoreScale(k)
 
-	half := s.Latent / 2
+	half := s.latentBlocks() / 2
 	ring := k.Pipeline("kv", 3*s.Stages, s.kvTile(),
 		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
-		gen.Part{First: 0, Count: s.latentBlocks() / 2, Arrivals: 4},
-		gen.Part{First: s.latentBlocks() / 2, Count: s.latentBlocks() / 2, Arrivals: 4})
-	queries := k.SharedTile("q", s.queryTile())
-	weights := newExchange(k, s)
-	references := k.SharedArray("references", isa.F32, 2*referenceWords)
-	sums := k.SharedArray("sums", isa.F32, rowSumWords)
-	ready := [2]*gen.Barrier{k.Barrier("weights of tile 0", gen.Warpgroups(1), 1), k.Barrier("weights of tile 1", gen.Warpgroups(1), 1)}
+		gen.Part{First: 0, Count: half, Arrivals: 4},
+		gen.Part{First: half, Count: half, Arrivals: 4})
+	queries, rows := shareRows(k, s, scale)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
-	reference := [2]gen.Region{references, references.At(referenceWords)}
 
 	// side is one warpgroup's work; which says whether it is the left (0) or
 	// the right (1).
@@ -52,30 +44,24 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		return func() {
 			team := k.NamedBarrier(gen.WarpgroupThreads)
 			tiles := ring.Consumer()
-			p := pair{
-				k: k, s: s, which: which, team: team, tiles: tiles,
-				scores: k.Accumulator(s.BlockN), out: k.Accumulator(half),
-				queries: queries, weights: weights,
-				both: both, given: ready[which], taken: ready[1-which].Waiter(), reference: reference,
-			}
-			p.softmax = newRowSoftmax(k, s, scale)
+			p := pair{k: k, s: s, which: which, rows: rows(which, team), team: team, both: both, tiles: tiles}
 			c.todo.each(c.part, func(it item) {
 				p.length = c.kvLen.At(it.request).Load(0)
 				p.firstRow = c.firstRow
-				p.softmax.reset()
+				p.rows.reset()
 				k.WaitForPreviousGrid()
 				c.queries.load(it.request, c.firstRow, queries, s.teamThreads())
-				p.out.Zero()
+				for _, o := range p.rows.output() {
+					o.Zero()
+				}
 				k.FenceAsync()
 				both.Sync()
 				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
 					p.tile, p.second = t, t.Add(1).Lt(it.end)
 					attend(p)
 				})
-				state := p.softmax.finish(sums, k.Int(which), both)
-				tile := queries.Reuse(s.outputTile())
-				c.result.write(it, c.rowBlock, c.firstRow, []gen.Accumulator{p.out}, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rowLayout(k), tile, quadsInFlight,
-					func(packed []gen.Value, quad int) { tile.StoreRows(packed, which*half+8*quad) })
+				state := p.rows.finish(both)
+				c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, queries.Reuse(s.outputTile()))
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
 		}
@@ -84,74 +70,52 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
 	}
+	attending, loading := registers(s)
 	k.Roles(
-		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: 240, Body: side(0, pair.left)},
-		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: 240, Body: side(1, pair.right)},
-		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: load},
+		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: attending, Body: side(0, pair.left)},
+		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: attending, Body: side(1, pair.right)},
+		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: loading, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()
 }
 
-// exchange is where a thread of one warpgroup leaves the fragment of weights
-// that its counterpart in the other needs: 16 bytes a thread, side by side,
-// for each four registers. The two take turns in it, so one place serves both
-// ways.
-type exchange struct {
-	place     gen.Region
-	registers int
-}
-
-func newExchange(k *gen.Kernel, s Spec) exchange {
-	registers := s.BlockN / 4
-	return exchange{k.SharedArray("weights", isa.B32, registers*gen.WarpgroupThreads), registers}
-}
-
-// mine is the thread's place.
-func (e exchange) mine(k *gen.Kernel) gen.Region {
-	return e.place.At(k.Thread().And(gen.WarpgroupThreads - 1).Mul(4))
-}
-
-func (e exchange) give(k *gen.Kernel, weights []gen.Value) {
-	at := e.mine(k)
-	for i := 0; i < len(weights); i += 4 {
-		at.StoreVector(i*gen.WarpgroupThreads, weights[i:i+4]...)
+// registers returns the registers per thread of seesaw's roles: together what
+// the CTA was launched with. The output of 64 rows alone is 128 of each thread's
+// that attends.
+func registers(s Spec) (attending, loading int) {
+	if s.rowsOnM() {
+		return 240, 24
 	}
+	return 232, 40
 }
 
-func (e exchange) take(k *gen.Kernel) []gen.Value {
-	at := e.mine(k)
-	var weights []gen.Value
-	for i := 0; i < e.registers; i += 4 {
-		weights = append(weights, at.LoadVector(i*gen.WarpgroupThreads, 4)...)
+// shareRows lays out what the warpgroups of a row block share and returns the
+// queries' tile and what makes each warpgroup's part of the arithmetic.
+func shareRows(k *gen.Kernel, s Spec, scale gen.Scalar) (gen.SharedTile, func(which int, team gen.NamedBarrier) rowsOn) {
+	if s.rowsOnM() {
+		sh := shareRowsOnM(k, s)
+		return sh.queries, func(which int, _ gen.NamedBarrier) rowsOn { return newRowsOnM(k, s, scale, which, sh) }
 	}
-	return weights
+	sh := shareRowsOnN(k, s)
+	return sh.queries, func(which int, team gen.NamedBarrier) rowsOn { return newRowsOnN(k, s, scale, which, team, sh) }
 }
 
 // pair is one warpgroup's view of two consecutive KV tiles, the second of which
 // may be missing.
 type pair struct {
-	k           *gen.Kernel
-	s           Spec
-	which       int // 0 left, 1 right: the half of the output this warpgroup owns
-	team        gen.NamedBarrier
-	tiles       *gen.Consumer
-	scores, out gen.Accumulator
-	softmax     *rowSoftmax
-	queries     gen.SharedTile
-	weights     exchange
-	both        gen.NamedBarrier // of the two warpgroups
-	given       *gen.Barrier     // this warpgroup's weights and reference are there, warp by warp
-	taken       gen.Waiter       // for the other's
-	reference   [2]gen.Region
-	length      gen.Value
-	firstRow    gen.Value
-	tile        gen.Value // index of tile 0
-	second      gen.Value // whether there is a tile 1
+	k        *gen.Kernel
+	s        Spec
+	which    int // 0 left, 1 right: the half of the output this warpgroup owns
+	rows     rowsOn
+	team     gen.NamedBarrier
+	both     gen.NamedBarrier
+	tiles    *gen.Consumer
+	length   gen.Value
+	firstRow gen.Value
+	tile     gen.Value // index of tile 0
+	second   gen.Value // whether there is a tile 1
 }
-
-// warp is the warp's number in its warpgroup.
-func (p pair) warp() gen.Value { return p.k.Warp().And(gen.Warpgroups(1) - 1) }
 
 // speaker is the thread that releases parts for its warp.
 func (p pair) speaker() gen.Value { return p.k.Lane().Eq(0) }
@@ -183,7 +147,7 @@ func (p pair) clear(i int, tile gen.Slot) {
 
 // multiplyKeys issues the scores of a tile.
 func (p pair) multiplyKeys(tile gen.Slot) {
-	p.k.Multiply(p.scores, p.queries.KMajor(), tile.KMajor(), 0, false)
+	p.rows.multiplyKeys(tile.SharedTile)
 	p.k.CommitMultiply()
 }
 
@@ -193,34 +157,21 @@ func (p pair) multiplyKeys(tile gen.Slot) {
 func (p pair) score(i int, tile gen.Slot, pending int) []gen.Value {
 	p.k.WaitMultiply(pending)
 	tile.Release(p.speaker(), ropePart)
-	p.mask(i).hideColumns(p.k, p.scores)
-	return p.softmax.scaled(p.scores)
-}
-
-// lead takes the softmax of tile i, gives its weights to the other warpgroup
-// and returns them, and what the output must still be multiplied by before it
-// adds them.
-func (p pair) lead(i int, s []gen.Value) ([]gen.Value, rescale) {
-	change := p.softmax.lead(s, p.reference[i])
-	weights := p.softmax.weights(s)
-	p.weights.give(p.k, weights)
-	p.given.Arrive(p.warp())
-	return weights, change
+	return p.rows.scored(p.mask(i))
 }
 
 // follow waits for the weights of tile i, which the other warpgroup gives, and
-// scales the output to their reference.
-func (p pair) follow(i int) []gen.Value {
-	p.taken.Wait(p.warp())
-	weights := p.weights.take(p.k)
-	p.softmax.follow(p.reference[i]).apply(p.k, p.out)
-	return weights
+// scales the output to their references.
+func (p pair) follow(i int) weights {
+	w, change := p.rows.follow(i)
+	change.apply(p.k, p.rows.output())
+	return w
 }
 
 // multiplyValues issues what tile i adds to the output.
-func (p pair) multiplyValues(i int, weights []gen.Value, tile gen.Slot) {
+func (p pair) multiplyValues(i int, w weights, tile gen.Slot) {
 	p.clear(i, tile)
-	p.k.MultiplyFragment(p.out, weights, p.values(tile).Transposed())
+	p.rows.multiplyValues(w, p.values(tile))
 	p.k.CommitMultiply()
 }
 
@@ -234,9 +185,9 @@ func (p pair) finish(tile gen.Slot) {
 func (p pair) left() {
 	first := p.tiles.Next()
 	p.multiplyKeys(first)
-	weights, change := p.lead(0, p.score(0, first, 0))
-	change.apply(p.k, p.out)
-	p.multiplyValues(0, weights, first)
+	w, change := p.rows.lead(0, p.score(0, first, 0))
+	change.apply(p.k, p.rows.output())
+	p.multiplyValues(0, w, first)
 	p.finish(first)
 	p.k.If(p.second, func() {
 		second := p.tiles.Next()
@@ -254,13 +205,15 @@ func (p pair) right() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
 		p.multiplyValues(0, p.follow(0), first)
-		weights, change := p.lead(1, p.score(1, second, 1))
+		w, change := p.rows.lead(1, p.score(1, second, 1))
 		p.finish(first)
-		change.apply(p.k, p.out)
-		p.multiplyValues(1, weights, second)
+		p.rows.taken(0)
+		change.apply(p.k, p.rows.output())
+		p.multiplyValues(1, w, second)
 		p.finish(second)
 	}, func() {
 		p.multiplyValues(0, p.follow(0), first)
 		p.finish(first)
+		p.rows.taken(0)
 	})
 }

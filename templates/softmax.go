@@ -10,134 +10,141 @@ import (
 // 2⁸, which f32 sums and 16-bit weights hold without loss.
 const maxLag = 8
 
-// columnSoftmax is the online softmax of score fragments whose columns are
-// query rows and whose rows are tokens. A thread keeps, for each of its
-// columns, the reference maximum, equal in all threads that share the column,
-// and its own tokens' share of the sum.
-type columnSoftmax struct {
-	k       *gen.Kernel
-	s       Spec
-	scale   gen.Scalar
-	team    gen.NamedBarrier
-	scratch gen.Region // [4 warps][BlockH]
-	max     []*gen.Var
-	sum     []*gen.Var
+// softmax is the online softmax of one warpgroup's score fragments, whichever
+// way round they lie. A thread keeps, for each of its query rows, the reference
+// maximum, equal in all threads that share the row, and its own keys' share of
+// the sum.
+type softmax struct {
+	k     *gen.Kernel
+	s     Spec
+	scale gen.Scalar
+	index func(element int) int // of a fragment → which of the thread's rows it belongs to
+	max   []*gen.Var
+	sum   []*gen.Var
 }
 
-// columns returns a thread's columns of a BlockH-wide fragment: two of every eight.
-func (c *columnSoftmax) columns() int { return c.s.BlockH / 4 }
-
-// columnStep returns where a thread's j-th column lies relative to its first.
-func columnStep(j int) int { return j/2*8 + j%2 }
-
-// elements returns the fragment elements of a thread's j-th column: rows r and r+8.
-func elements(j int) [2]int {
-	e := j/2*4 + j%2
-	return [2]int{e, e + 2}
-}
-
-func newColumnSoftmax(k *gen.Kernel, s Spec, team gen.NamedBarrier) *columnSoftmax {
-	c := &columnSoftmax{k: k, s: s, team: team}
-	c.scale = k.Scalar("scale_log2", isa.F32)
-	c.scratch = k.SharedArray("row maxima", isa.F32, 4*s.BlockH)
-	for range c.columns() {
+func newSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar, rows int, index func(int) int) softmax {
+	c := softmax{k: k, s: s, scale: scale, index: index}
+	for range rows {
 		c.max = append(c.max, k.Var(k.NegInf()))
 		c.sum = append(c.sum, k.Var(k.Float(0)))
 	}
 	return c
 }
 
+// scoreScale declares what scores are multiplied by to be powers of two.
+func scoreScale(k *gen.Kernel) gen.Scalar { return k.Scalar("scale_log2", isa.F32) }
+
 // reset begins a new request.
-func (c *columnSoftmax) reset() {
+func (c *softmax) reset() {
 	for j := range c.max {
 		c.max[j].Set(c.k.NegInf())
 		c.sum[j].Set(0.0)
 	}
 }
 
-// acrossWarps combines one value per column over the four warps.
-func (c *columnSoftmax) acrossWarps(v []gen.Value, combine func(a, b gen.Value) gen.Value) []gen.Value {
-	k := c.k
-	warp := k.Thread().Shr(5)
-	k.If(k.Lane().Lt(4), func() {
-		mine := c.scratch.At(warp.Mul(c.s.BlockH).Add(k.FragmentColumn()))
-		for j := 0; j < len(v); j += 2 {
-			mine.StoreVector(columnStep(j), v[j], v[j+1])
-		}
-	})
-	c.team.Sync()
-	all := c.scratch.At(k.FragmentColumn())
-	r := make([]gen.Value, len(v))
-	for j := 0; j < len(v); j += 2 {
-		for w := range 4 {
-			pair := all.LoadVector(w*c.s.BlockH+columnStep(j), 2)
-			for i := range 2 {
-				if w == 0 {
-					r[j+i] = pair[i]
-				} else {
-					r[j+i] = combine(r[j+i], pair[i])
-				}
-			}
-		}
-	}
-	return r
-}
-
-// update takes in one tile's scores (tokens × rows, −∞ where hidden), rescales
-// the output where a maximum has outgrown its reference, and returns the
-// tile's weights, packed in pairs of columns as StoreTransposed wants them.
-// Every thread of the team passes a barrier in here, after its multiplies of
-// the scores have finished.
-func (c *columnSoftmax) update(scores gen.Accumulator, out []gen.Accumulator) []gen.Value {
-	k := c.k
+// scaled returns the scores in powers of two.
+func (c *softmax) scaled(scores gen.Accumulator) []gen.Value {
 	scale := c.scale.Read()
-	n := c.columns()
 	s := make([]gen.Value, len(scores.R))
 	for i, r := range scores.R {
 		s[i] = r.Mul(scale)
 	}
-	top := make([]gen.Value, n)
-	for j := range top {
-		e := elements(j)
-		top[j] = s[e[0]].Max(s[e[1]]).Reduce(gen.MaxOf, 4, 8, 16)
-	}
-	top = c.acrossWarps(top, gen.MaxOf)
+	return s
+}
 
-	grown := make([]gen.Value, n)
-	for j := range top {
-		grown[j] = top[j].Gt(c.max[j].Add(float64(maxLag)))
+// top returns the largest score of each of the thread's rows among those that
+// the thread holds.
+func (c *softmax) top(s []gen.Value) []gen.Value {
+	top := make([]gen.Value, len(c.max))
+	seen := make([]bool, len(c.max))
+	for i, v := range s {
+		j := c.index(i)
+		if seen[j] {
+			v = top[j].Max(v)
+		}
+		top[j], seen[j] = v, true
 	}
-	anyGrown := grown[0]
-	for _, g := range grown[1:] {
-		anyGrown = anyGrown.Or(g)
+	return top
+}
+
+// limits returns the scores above which the references must be raised.
+func (c *softmax) limits() []gen.Value {
+	limit := make([]gen.Value, len(c.max))
+	for j, m := range c.max {
+		limit[j] = m.Add(float64(maxLag))
 	}
-	k.If(k.AnyInWarp(anyGrown), func() {
-		for j := range top {
-			next := k.Select(grown[j], top[j], c.max[j].Value)
+	return limit
+}
+
+// anyAbove reports whether one of the thread's values is greater than its limit.
+func anyAbove(v, limit []gen.Value) gen.Value {
+	above := v[0].Gt(limit[0])
+	for j := 1; j < len(v); j++ {
+		above = above.Or(v[j].Gt(limit[j]))
+	}
+	return above
+}
+
+// rescale is a change of the references that accumulators have yet to follow.
+type rescale struct {
+	any    gen.Value  // in some row of the warp
+	factor []*gen.Var // of each of a thread's rows
+	index  func(int) int
+}
+
+// move changes the references of the thread's rows to next where any holds,
+// which whole warps agree on.
+func (c *softmax) move(any gen.Value, next func(j int) gen.Value) rescale {
+	k := c.k
+	r := rescale{any: any, index: c.index}
+	for range c.max {
+		r.factor = append(r.factor, k.Var(k.Float(1)))
+	}
+	k.If(r.any, func() {
+		for j := range r.factor {
+			to := next(j)
 			// With no key seen yet both are −∞ and the factor must not be NaN.
-			factor := c.max[j].Sub(finite(k, next)).Exp2()
-			c.max[j].Set(next)
-			c.sum[j].Scale(factor)
-			for _, o := range out {
-				for _, e := range elements(j) {
-					o.R[e].Scale(factor)
-				}
+			r.factor[j].Set(c.max[j].Sub(finite(k, to)).Exp2())
+			c.max[j].Set(to)
+			c.sum[j].Scale(r.factor[j].Value)
+		}
+	})
+	return r
+}
+
+// apply scales the accumulators to the new references.
+func (r rescale) apply(k *gen.Kernel, out []gen.Accumulator) {
+	k.If(r.any, func() {
+		for _, o := range out {
+			for i, e := range o.R {
+				e.Scale(r.factor[r.index(i)].Value)
 			}
 		}
 	})
-	p := make([]gen.Value, len(s))
-	for j := range n {
-		reference := finite(k, c.max[j].Value)
-		for _, e := range elements(j) {
-			// Subtracting rounded products, never fused, gives exactly 0 at the
-			// reference, however large the scores.
-			p[e] = s[e].Sub(reference).Exp2()
-			c.sum[j].Increase(p[e])
-		}
+}
+
+// weights returns the tile's weights relative to the references, packed in
+// pairs, and adds them to the sums.
+func (c *softmax) weights(s []gen.Value) []gen.Value {
+	k := c.k
+	reference := make([]gen.Value, len(c.max))
+	for j, m := range c.max {
+		reference[j] = finite(k, m.Value)
 	}
-	packed := make([]gen.Value, 0, len(p)/2)
-	for i := 0; i < len(p); i += 2 {
-		packed = append(packed, k.Pack(c.s.dtype(), p[i], p[i+1]))
+	packed := make([]gen.Value, 0, len(s)/2)
+	for i := 0; i < len(s); i += 2 {
+		a, b := c.index(i), c.index(i+1)
+		// Subtracting rounded products, never fused, gives exactly 0 at the
+		// reference, however large the scores.
+		p, q := s[i].Sub(reference[a]).Exp2(), s[i+1].Sub(reference[b]).Exp2()
+		if a == b {
+			c.sum[a].Increase(p.Add(q))
+		} else {
+			c.sum[a].Increase(p)
+			c.sum[b].Increase(q)
+		}
+		packed = append(packed, k.Pack(c.s.dtype(), p, q))
 	}
 	return packed
 }
@@ -159,19 +166,4 @@ func (st *softmaxState) add(k *gen.Kernel, reference, sum gen.Value) {
 	some := sum.Gt(0.0)
 	st.inverse = append(st.inverse, k.Var(k.Select(some, sum.Reciprocal(), k.Float(0))))
 	st.lse = append(st.lse, k.Var(k.Select(some, reference.Add(sum.Log2()), k.NegInf())))
-}
-
-// finish reduces the sums over the team.
-func (c *columnSoftmax) finish() softmaxState {
-	k := c.k
-	sums := make([]gen.Value, c.columns())
-	for j := range sums {
-		sums[j] = c.sum[j].Reduce(gen.SumOf, 4, 8, 16)
-	}
-	sums = c.acrossWarps(sums, gen.SumOf)
-	var st softmaxState
-	for j, sum := range sums {
-		st.add(k, c.max[j].Value, sum)
-	}
-	return st
 }

@@ -14,21 +14,23 @@ import (
 // Spec says which kernel to generate. Zero fields take their defaults (see
 // WithDefaults); what cannot be built is refused with a SpecError.
 type Spec struct {
-	Heads   int    `json:"heads,omitempty"`   // query heads per token
-	SQ      int    `json:"s_q,omitempty"`     // decode: query tokens per request
-	BlockH  int    `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
-	BlockM  int    `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
-	BlockN  int    `json:"block_n,omitempty"` // KV tokens, or columns of a product, per tile; 64 for decode
-	Latent  int    `json:"latent,omitempty"`  // width of the latent, which is also the value: 128, 256 or 512
-	Rope    int    `json:"rope,omitempty"`    // width of the rope key: 64 or 128
-	Nope    int    `json:"nope,omitempty"`    // expand: width of a head's key without the rope key
-	Value   int    `json:"value,omitempty"`   // expand: width of a head's value
-	Page    int    `json:"page,omitempty"`    // tokens per page of the cache: 64
-	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
-	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster
-	DType   string `json:"dtype"`             // "bf16" or "fp16"
-	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
-	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
+	Heads   int `json:"heads,omitempty"`   // query heads per token
+	SQ      int `json:"s_q,omitempty"`     // decode: query tokens per request
+	BlockH  int `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40, 48 or 64
+	BlockM  int `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
+	BlockN  int `json:"block_n,omitempty"` // KV tokens, or columns of a product, per tile; 64 for decode
+	Latent  int `json:"latent,omitempty"`  // width of the latent, which is also the value: 128, 256 or 512
+	Rope    int `json:"rope,omitempty"`    // width of the rope key: 64 or 128
+	Nope    int `json:"nope,omitempty"`    // expand: width of a head's key without the rope key
+	Value   int `json:"value,omitempty"`   // expand: width of a head's value
+	Page    int `json:"page,omitempty"`    // tokens per page of the cache: 64
+	Stages  int `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
+	Cluster int `json:"cluster,omitempty"` // CTAs per cluster
+	// Warpgroups is how many warpgroups multiply in a decode CTA: 1 or 2.
+	Warpgroups int    `json:"warpgroups,omitempty"`
+	DType      string `json:"dtype"`             // "bf16" or "fp16"
+	Partial    string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
+	Rotate     string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
@@ -72,7 +74,8 @@ func (s Spec) options() gen.Option { return gen.LineInfo(s.LineInfo) }
 
 // WithDefaults fills the zero fields: DeepSeek's 512 + 64 split, 16 heads, one
 // query token, pages and tiles of 64 tokens, bf16, the smallest row block that
-// holds all rows where one of up to 40 does and 64 beyond, and two stages.
+// holds all rows where one of up to 48 does and 64 beyond, two stages, and one
+// warpgroup for up to 16 rows and two for more.
 func (s Spec) WithDefaults() Spec {
 	set := func(p *int, v int) {
 		if *p == 0 {
@@ -90,22 +93,29 @@ func (s Spec) WithDefaults() Spec {
 	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
 		s.BlockH = balancedBlock(s.Rows())
 	}
+	if s.BlockH <= narrowBlockH {
+		set(&s.Warpgroups, 1)
+	} else {
+		set(&s.Warpgroups, 2)
+	}
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
 	}
 	return s
 }
 
-// The row blocks: swap-AB puts up to 40 rows on wgmma's N, where 512 × 40 f32
-// outputs are 160 registers of each of a warpgroup's threads; seesaw puts 64 on
-// its M.
+// The row blocks: up to 48 rows lie on wgmma's N, 64 on its M. One warpgroup
+// has registers for 512 × 40 f32 outputs, 160 in each thread; with up to 16 rows
+// it keeps up with memory. Two share wider blocks.
 const (
-	swapBlockH   = 40
-	seesawBlockH = 64
+	narrowBlockH = 40 // one warpgroup unless told otherwise: the most that its registers hold, and faster where measured
+	aloneBlockH  = 40 // the most for one warpgroup
+	swapBlockH   = 48 // the most on wgmma's N
+	seesawBlockH = 64 // on wgmma's M
 )
 
 // balancedBlock returns the row block for so many rows: the smallest multiple
-// of 8 that holds them where swap-AB can, 64 beyond.
+// of 8 that holds them where they can lie on wgmma's N, 64 beyond.
 func balancedBlock(rows int) int {
 	if rows > swapBlockH {
 		return seesawBlockH
@@ -113,20 +123,14 @@ func balancedBlock(rows int) int {
 	return (rows + 7) / 8 * 8
 }
 
-// seesaw reports whether the spec's rows lie on wgmma's M.
-func (s Spec) seesaw() bool { return s.BlockH == seesawBlockH }
+// rowsOnM reports whether the spec's rows lie on wgmma's M.
+func (s Spec) rowsOnM() bool { return s.BlockH == seesawBlockH }
 
 // latentBlocks returns the column blocks of a KV tile that are latent.
 func (s Spec) latentBlocks() int { return s.Latent / s.kvTile().BlockCols() }
 
-// teamThreads returns the threads among which a row block's output is spread:
-// one warpgroup, or seesaw's two.
-func (s Spec) teamThreads() int {
-	if s.seesaw() {
-		return 2 * gen.WarpgroupThreads
-	}
-	return gen.WarpgroupThreads
-}
+// teamThreads returns the threads among which a row block's output is spread.
+func (s Spec) teamThreads() int { return s.Warpgroups * gen.WarpgroupThreads }
 
 // pageTokens is the page and tile size that the kernels are built for.
 const pageTokens = 64
@@ -159,7 +163,13 @@ func (s Spec) Validate() error {
 			near = seesawBlockH
 		}
 		return refuse("block-h", s.BlockH, near,
-			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit one warpgroup's registers), or %d (wgmma's M)", swapBlockH, seesawBlockH)
+			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit the registers), or %d (wgmma's M)", swapBlockH, seesawBlockH)
+	case s.Warpgroups < 1:
+		return refuse("warpgroups", s.Warpgroups, s.minWarpgroups(), "at least one must multiply")
+	case s.Warpgroups < s.minWarpgroups():
+		return refuse("warpgroups", s.Warpgroups, 2, "the output of %d rows does not fit one warpgroup's registers", s.BlockH)
+	case s.Warpgroups > 2:
+		return refuse("warpgroups", s.Warpgroups, 2, "two take turns; there is no work for a third")
 	case s.Page != pageTokens:
 		return refuse("page", s.Page, pageTokens, "the cache has pages of 64 tokens")
 	case s.BlockN != s.Page:
@@ -181,6 +191,14 @@ func (s Spec) Validate() error {
 			hopper.SharedLimit, most, s.kvTile().Bytes())
 	}
 	return nil
+}
+
+// minWarpgroups returns the fewest warpgroups that can hold the output.
+func (s Spec) minWarpgroups() int {
+	if s.BlockH > aloneBlockH {
+		return 2
+	}
+	return 1
 }
 
 // nearest returns the multiple of step in [low, high] that is closest to v.
@@ -229,9 +247,18 @@ func (s Spec) outputTile() gen.Tile {
 // smallShared bounds what barriers and reductions need beside the tiles.
 const smallShared = 2048
 
+// weightBytes returns the shared memory for weights: a tile per warpgroup where
+// the tensor cores read them there, one for both where they pass through it.
+func (s Spec) weightBytes() int {
+	if s.rowsOnM() {
+		return s.weightTile().Bytes()
+	}
+	return s.Warpgroups * s.weightTile().Bytes()
+}
+
 // ringBytes returns the shared memory that KV tiles can have.
 func (s Spec) ringBytes() int {
-	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
+	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightBytes() - smallShared
 }
 
 func (s Spec) maxStages() int { return s.ringBytes() / s.kvTile().Bytes() }

@@ -21,6 +21,8 @@ var numbers = map[string]func(*Spec) *int{
 	"page":    func(s *Spec) *int { return &s.Page },
 	"stages":  func(s *Spec) *int { return &s.Stages },
 	"cluster": func(s *Spec) *int { return &s.Cluster },
+
+	"warpgroups": func(s *Spec) *int { return &s.Warpgroups },
 }
 
 // corrected returns s with the refused field at the nearest value.
@@ -106,6 +108,11 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+	for _, s := range []Spec{{BlockH: 48, Warpgroups: 1}, {BlockH: 64, Warpgroups: 1}, {BlockH: 64, Warpgroups: 3}, {Heads: 64, Warpgroups: -1}} {
+		if e := refusal(t, s); e == nil || e.Field != "warpgroups" || e.Nearest != 2 {
+			t.Errorf("%d warpgroups for blocks of %d rows: %v", s.Warpgroups, s.BlockH, e)
+		}
+	}
 	for _, s := range []Spec{
 		{Heads: 1 << 62, SQ: 4}, {Heads: 4, SQ: 1 << 62}, {Heads: 1 << 62, SQ: 4, BlockH: 8},
 		{Heads: 1 << 14, SQ: 2}, {Heads: 2, SQ: 1 << 14}, {Heads: 129, SQ: 128}, {Heads: math.MaxInt},
@@ -114,14 +121,26 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%d heads × %d: %v", s.Heads, s.SQ, e)
 		}
 	}
-	for _, kernel := range []string{"absorb-decode", "decode-combine", "decode-schedule", "stream"} { // both are wrong, so that no one number mends it
-		if _, err := Build(kernel, Spec{Heads: 3037000500, SQ: 3037000500}); err == nil || !strings.Contains(err.Error(), "rows per request") {
-			t.Errorf("%s: %v", kernel, err)
+	for _, kernel := range Kernels() { // both are wrong, so that no one number mends it
+		if f := mustFind(t, kernel.Name).family; f.validate(f.defaults(Spec{SQ: 1 << 40})) == nil {
+			continue // it has no query tokens per request
+		}
+		if _, err := Build(kernel.Name, Spec{Heads: 3037000500, SQ: 3037000500}); err == nil || !strings.Contains(err.Error(), "rows per request") {
+			t.Errorf("%s: %v", kernel.Name, err)
 		}
 	}
 	if e := refusal(t, Spec{DType: "fp8"}); e == nil || e.Field != "dtype" {
 		t.Errorf("dtype fp8: %v", e)
 	}
+}
+
+func mustFind(t *testing.T, kernel string) template {
+	t.Helper()
+	f, err := find(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func TestBuildNamesTheKernels(t *testing.T) {
@@ -140,16 +159,16 @@ func TestBlocks(t *testing.T) {
 		if s.RowBlocks()*s.BlockH < rows || s.Validate() != nil {
 			t.Errorf("%d rows: %d blocks of %d, %v", rows, s.RowBlocks(), s.BlockH, s.Validate())
 		}
-		if s.seesaw() != (rows > swapBlockH) || !s.seesaw() && (s.RowBlocks() != 1 || rows <= s.BlockH-8) {
+		if s.rowsOnM() != (rows > swapBlockH) || !s.rowsOnM() && (s.RowBlocks() != 1 || rows <= s.BlockH-8) {
 			t.Errorf("%d rows: %d blocks of %d", rows, s.RowBlocks(), s.BlockH)
 		}
 	}
 	var got []string
-	for _, rows := range []int{1, 16, 20, 40, 41, 64, 80, 128, 130} {
+	for _, rows := range []int{1, 16, 20, 40, 41, 49, 64, 80, 128, 130} {
 		s := Spec{Heads: rows}.WithDefaults()
 		got = append(got, fmt.Sprintf("%d=%dx%d", rows, s.RowBlocks(), s.BlockH))
 	}
-	want := []string{"1=1x8", "16=1x16", "20=1x24", "40=1x40", "41=1x64", "64=1x64", "80=2x64", "128=2x64", "130=3x64"}
+	want := []string{"1=1x8", "16=1x16", "20=1x24", "40=1x40", "41=1x48", "49=1x64", "64=1x64", "80=2x64", "128=2x64", "130=3x64"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -20,6 +20,7 @@ type benchFlags struct {
 	op, device, anchors, csv   string
 	variant                    string
 	heads, sq, batch, kv       numbers
+	tokens                     numbers
 	varlen, quick, noncausal   bool
 	sustained, pool            float64
 	replays, splits, invariant int
@@ -32,12 +33,13 @@ const allVariants = "all"
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, stream for the bandwidth alone, or prefill")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, prefill, upproject, absorb, or stream for the bandwidth alone")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
 	fs.Var(&f.batch, "batch", "requests, a `list` (1,16,128; with -op schedule 128,8192,20000)")
 	fs.Var(&f.kv, "kv", "tokens per request, a `list` (4096)")
+	fs.Var(&f.tokens, "tokens", "tokens of a product, a `list` (with -op absorb 1,16,64,128,256,1024,4096; with -op upproject 1024,4096,8192)")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
 	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
@@ -50,10 +52,11 @@ func (a *app) bench() *ffcli.Command {
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
 	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
-	fs.IntVar(&f.tune.BlockM, "block-m", 0, "with -op prefill: query `tokens` per CTA (0: the template's default)")
-	fs.IntVar(&f.tune.BlockN, "block-n", 0, "with -op prefill: key `tokens` per tile (0: the template's default)")
+	fs.IntVar(&f.tune.BlockM, "block-m", 0, "query `tokens` of prefill per CTA, or rows of a product's tile (0: the template's default, or chosen by the tokens)")
+	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill per tile, or columns of a product's tile (0: the template's default)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
+	fs.IntVar(&f.tune.Warpgroups, "warpgroups", 0, "`warpgroups` that multiply in a CTA (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
 		ShortUsage: "mlagen bench [-op decode] [flags]",
@@ -81,6 +84,12 @@ prints the geometric mean of chosen ÷ best. -invariant N times forced splits an
 the row block that is chosen without knowing the load (-block-h fixes it), so
 that a request's bits depend on no other, and prints what that costs.
 
+-op upproject and -op absorb time products with weights: the up-projection of
+paged latents, and both products with the absorbed weights. Weights rotate
+through more memory than the L2 holds; rows and results stay where they are, as
+between kernels of a step. The tables say which share of the time reading the
+weights once at the stream's bandwidth would take.
+
 -op schedule times the schedule kernel alone, after its schedule was found to
 cover every request: calls one after another in a graph, lengths in the L2.
 
@@ -107,10 +116,11 @@ L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.`,
 
 // check refuses flags that do not go together.
 func (f *benchFlags) check() error {
-	onlyDecode := f.anchors != "" || f.sustained > 0 || f.invariant > 0 || f.variant == allVariants
+	product := productOps[f.op] != nil
+	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant > 0 || f.variant == allVariants
 	switch {
-	case f.op != "decode" && f.op != "schedule" && f.op != "stream":
-		return usagef("op %q cannot be timed; decode, schedule, stream and prefill can", f.op)
+	case f.op != "decode" && f.op != "schedule" && f.op != "stream" && !product:
+		return usagef("op %q cannot be timed; decode, schedule, prefill, upproject, absorb and stream can", f.op)
 	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
 		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
 	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < 0:
@@ -130,8 +140,8 @@ func (f *benchFlags) shapes() ([]bench.Anchor, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if f.op == "stream" {
-		return nil, nil // its bandwidth is measured in any case
+	if f.op == "stream" || productOps[f.op] != nil {
+		return nil, nil // the bandwidth is measured in any case, and products have shapes of their own
 	}
 	if f.anchors != "" {
 		return f.anchored()

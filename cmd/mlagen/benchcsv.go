@@ -129,6 +129,10 @@ func (b *benchReport) csv() []byte {
 		return out.Bytes()
 	}
 	fmt.Fprintf(&out, ", stream %.3f TB/s before and %.3f after; microseconds per call incl. combine\n", b.stream, b.streamAfter)
+	if b.products != nil {
+		writeCSV(&out, b.productColumns(), b.products)
+		return out.Bytes()
+	}
 	var rows []csvRow
 	for _, r := range b.rows {
 		variants := r.variants

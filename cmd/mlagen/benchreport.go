@@ -25,6 +25,7 @@ type benchReport struct {
 	meter               error // why power was not measured
 	rows                []benchRow
 	schedules           []bench.ScheduleResult
+	products            []bench.ProductResult
 	compiled            []*runtime.Kernel
 }
 
@@ -81,6 +82,7 @@ func (b *benchReport) print(w io.Writer) error {
 		show(true, b.invariantMeans)
 	}
 	show(len(b.schedules) > 0, b.scheduleTable)
+	show(len(b.products) > 0, b.productTable)
 	show(len(b.compiled) > 0, b.compileTimes)
 	_, err := w.Write(out.Bytes())
 	return err

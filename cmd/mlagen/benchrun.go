@@ -49,11 +49,14 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 
 	report := benchReport{device: driver.Name(), attributes: driver.Attributes(), pool: b.Pool(), sustained: f.sustained > 0}
-	p := a.progress(len(shapes))
+	p := a.progress(len(shapes) + len(f.products()))
 	r := benchRun{flags: f, bench: b, blocks: from.rowBlocks, stderr: p.writer(a.stderr)}
-	if f.op == "schedule" {
+	switch {
+	case f.op == "schedule":
 		err = r.schedules(&report, shapes, p)
-	} else {
+	case productOps[f.op] != nil:
+		err = r.products(&report, b, f.products(), p)
+	default:
 		err = r.decodes(&report, shapes, p)
 	}
 	p.done()

@@ -102,7 +102,7 @@ func TestRunUsage(t *testing.T) {
 	}{
 		{[]string{"x"}, "no arguments"},
 		{[]string{"-device", "tpu"}, `device "tpu" does not exist`},
-		{[]string{"-block-h", "48"}, "the nearest that can is 40"},
+		{[]string{"-block-h", "56"}, "the nearest that can is 48"},
 		{[]string{"-seeds", "0"}, "-seeds 0"},
 		{[]string{"-device", "cuda", "-seeds", "2"}, "the hardware decides"},
 		{[]string{"-splits", "-1"}, "-splits -1"},
@@ -130,7 +130,7 @@ func runWith(t *testing.T, fault string, lines bool, f runFlags) (text string, e
 		t.Fatal(err)
 	}
 	planted := false
-	for _, candidate := range faults.All {
+	for _, candidate := range faults.Decode {
 		if candidate.Name == fault {
 			out, err := templates.Build("absorb-decode", s)
 			if err != nil {

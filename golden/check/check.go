@@ -82,6 +82,7 @@ type Runner struct {
 	decodes map[runtime.DecodeShape]*runtime.Decode
 	merges  map[runtime.MergeShape]*runtime.MergeStates
 	appends map[runtime.AppendShape]*runtime.AppendKV
+	loaded  map[any]io.Closer // of other operations, by shape
 	open    func(*decodeCall) (decoder, error)
 
 	prefills     map[runtime.PrefillShape]*runtime.Prefill
@@ -95,6 +96,7 @@ func New(o Options) *Runner {
 		decodes: map[runtime.DecodeShape]*runtime.Decode{},
 		merges:  map[runtime.MergeShape]*runtime.MergeStates{},
 		appends: map[runtime.AppendShape]*runtime.AppendKV{},
+		loaded:  map[any]io.Closer{},
 	}
 	r.open = r.openDecode
 	r.prefills, r.openPrefills = map[runtime.PrefillShape]*runtime.Prefill{}, r.openPrefill
@@ -104,10 +106,12 @@ func New(o Options) *Runner {
 // Case runs one case.
 func (r *Runner) Case(c *cases.Case) Outcome {
 	operations := map[string]func(*cases.Case) (Outcome, error){
-		"decode":  r.runDecode,
-		"prefill": r.runPrefill,
-		"merge":   r.runMerge,
-		"append":  r.runAppend,
+		"decode":    r.runDecode,
+		"prefill":   r.runPrefill,
+		"merge":     r.runMerge,
+		"append":    r.runAppend,
+		"upproject": r.runUpProject,
+		"absorb":    r.runAbsorb,
 	}
 	run := operations[c.Op]
 	if run == nil {

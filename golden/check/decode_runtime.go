@@ -30,7 +30,7 @@ func (r *Runner) openDecode(call *decodeCall) (decoder, error) {
 
 // Close unloads the kernels.
 func (r *Runner) Close() error {
-	var errs []error
+	errs := []error{r.unload()}
 	for shape, d := range r.decodes {
 		errs = append(errs, d.Close())
 		delete(r.decodes, shape)

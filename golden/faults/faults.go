@@ -14,11 +14,14 @@ import (
 type Fault struct {
 	Name    string
 	Kernel  string // the .entry that it is planted in
-	Heads   int    // of the case that must catch it
+	Model   Model  // of the cases that must catch it
 	Pattern string // what is replaced, (?m) regular expression; <NAME> is the address of what the text says is NAME in shared memory
 	Nth     int    // which of its matches, −1 = the last
 	Replace string
 }
+
+// Model is what kernels are generated for; zero fields take the defaults.
+type Model struct{ Heads, Latent, Stages int }
 
 // shared is how the generator tells where in shared memory something lies.
 var shared = regexp.MustCompile(`// shared: (.+) at (\d+),`)
@@ -52,9 +55,13 @@ const (
 	decode   = "absorb_decode"
 	schedule = "decode_schedule"
 	combine  = "decode_combine"
+)
 
-	narrow = 16  // heads: the kernel with tokens on wgmma's M
-	wide   = 128 // heads: the kernel with two warpgroups that take turns
+var (
+	narrow = Model{Heads: 16}  // one warpgroup, rows on wgmma's N
+	middle = Model{Heads: 40}  // two that take turns, rows on N
+	wide   = Model{Heads: 128} // two that take turns, rows on M
+	roomy  = Model{Heads: 40, Latent: 128, Stages: 4}
 )
 
 // Decode are the faults of decode's kernels.
@@ -118,10 +125,14 @@ var Decode = []Fault{
 	{"unused rows not cleared", decode, narrow, `^\tst\.shared\.v4\.b32.*\n`, -1, ""},
 	{"accumulator not cleared by the first multiplication", decode, narrow, `(wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )%p\d+(, 1, 1, 0, 0;(?:.*\n){1,4}?.*wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )(%p\d+)`, 0, "$1$3$2$3"},
 
-	// The kernel with two warpgroups.
+	// The kernels with two warpgroups.
 	{"turn not passed to the other warpgroup", decode, wide, `^\tbar\.arrive.*\n`, 0, ""},
 	{"second weights read without waiting for them", decode, wide, `^\tbar\.sync 3, 256;\n`, 0, ""},
-	{"shared weights not fenced", decode, wide, `^\tfence\.proxy\.async\.shared::cta;\n(\tbar\.arrive)`, 0, "$1"},
+	{"shared weights not fenced", decode, middle, `^\tfence\.proxy\.async\.shared::cta;\n(\tbar\.sync 5, 128;\n\tbar\.arrive)`, 0, "$1"},
+	{"shared weights read without waiting for them", decode, middle, `^\tbar\.sync 2, 256;\n`, 0, ""},
+	{"a reference not left for the other warpgroup", decode, middle, `^\tst\.shared\.v2\.f32.*\n`, 5, ""},
+	{"threads decide about references by themselves", decode, middle, `bar\.red\.or\.pred (%p\d+), 5, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
+	{"weights written while the other warpgroup multiplies by those before", decode, roomy, `bar\.sync 4, 256;`, 0, "bar.arrive 4, 256;"},
 	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
 	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 240`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
 
@@ -133,6 +144,9 @@ var Decode = []Fault{
 
 	// Schedule and combine.
 	{"no barrier in the schedule's first scan", schedule, narrow, `^\tbar\.sync 0;\n`, 0, ""},
+	{"no barrier before the lengths are summed", schedule, narrow, `^\tbar\.sync 0;\n`, 5, ""},
+	{"no barrier before a part looks for its request", schedule, narrow, `^\tbar\.sync 0;\n`, 10, ""},
+	{"no barrier before boundaries are compared", schedule, narrow, `^\tbar\.sync 0;\n`, 13, ""},
 	{"a barrier under divergence", schedule, narrow, `^(\t)(bar\.sync 0;)`, 0, "${1}setp.ne.u32 %p0, %tid.x, 5;\n\t@%p0 $2"},
 	{"partial results read before the grid that writes them has ended", combine, narrow, `^\tgriddepcontrol\.wait;\n`, 0, ""},
 	{"no barrier between partial sums", combine, narrow, `^\tbar\.sync 0;\n`, 0, ""},

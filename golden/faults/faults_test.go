@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -20,11 +21,12 @@ import (
 // source builds kernels and plants a fault in one of them.
 type source struct {
 	fault   *Fault
+	stages  int // 0 = the default
 	planted bool
 }
 
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
-	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, Stages: s.stages, DType: string(shape.DType)}
 	var v runtime.DecodeVariants
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
 		var err error
@@ -69,13 +71,14 @@ func (s *source) build(name string, spec templates.Spec) (v runtime.Variant, err
 // problem is a case and the number of multiprocessors that it runs on.
 type problem struct {
 	*cases.Case
-	sms int
+	sms    int
+	stages int // of the kernel, 0 = the default
 }
 
 // problems exercise a ring that wraps, within a tile too, a last tile that is not full over slots
 // that hold NaN, requests cut between two CTAs, forced splits, and a combine
 // of so many pieces that its warps share them.
-func problems(t *testing.T, heads int) []problem {
+func problems(t *testing.T, m Model) []problem {
 	t.Helper()
 	var out []problem
 	for i, p := range []struct {
@@ -88,11 +91,11 @@ func problems(t *testing.T, heads int) []problem {
 		{`"kv_len": [800], "splits": 12`, 4},
 		{`"kv_len": [450, 100]`, 1},
 	} {
-		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, i, heads, p.fields)))
+		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": 64, "nope": 128, "value": 128}, %s}`, i, m.Heads, cmp.Or(m.Latent, 512), p.fields)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, problem{c, p.sms})
+		out = append(out, problem{c, p.sms, m.Stages})
 	}
 	return out
 }
@@ -107,7 +110,7 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &source{fault: f}
+			s := &source{fault: f, stages: c.stages}
 			r := check.New(check.Options{Driver: drv, Source: s, Hazards: true})
 			o := r.Case(c.Case)
 			_ = r.Close() // its error repeats the outcome's
@@ -137,16 +140,20 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
-	testCaught(t, Decode, map[int][]problem{narrow: problems(t, narrow), wide: problems(t, wide)})
+	of := map[Model][]problem{}
+	for _, m := range []Model{narrow, middle, wide, roomy} {
+		of[m] = problems(t, m)
+	}
+	testCaught(t, Decode, of)
 }
 
 // testCaught plants faults, of which each must be caught by a problem of its
-// number of heads, all of which are right without one.
-func testCaught(t *testing.T, all []Fault, of map[int][]problem) {
+// model, all of which are right without one.
+func testCaught(t *testing.T, all []Fault, of map[Model][]problem) {
 	t.Helper()
-	for heads, in := range of {
+	for m, in := range of {
 		if by, how := caught(t, nil, in, 2); by != "" {
-			t.Fatalf("%d heads without a fault: %s: %s", heads, by, how)
+			t.Fatalf("%+v without a fault: %s: %s", m, by, how)
 		}
 	}
 	seeds := 3
@@ -157,12 +164,12 @@ func testCaught(t *testing.T, all []Fault, of map[int][]problem) {
 	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
 	for i := range all {
 		f := &all[i]
-		by, how := caught(t, f, of[f.Heads], seeds)
+		by, how := caught(t, f, of[f.Model], seeds)
 		if by == "" {
 			by = "NOTHING"
-			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Heads, how)
+			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Model.Heads, how)
 		}
-		w.AppendRow(table.Row{f.Name, f.Kernel, f.Heads, by})
+		w.AppendRow(table.Row{f.Name, f.Kernel, f.Model.Heads, by})
 	}
 	t.Logf("%d faults\n%s", len(all), w.Render())
 }

@@ -3,9 +3,9 @@ package faults
 const (
 	prefill         = "expand_prefill"
 	prefillSchedule = "expand_schedule"
-
-	few = 2 // heads
 )
+
+var few = Model{Heads: 2}
 
 // Prefill are the faults of prefill's kernels.
 var Prefill = []Fault{
@@ -97,7 +97,7 @@ var Prefill = []Fault{
 
 	// The schedule.
 	{"no barrier in the schedule's first scan", prefillSchedule, few, `^\tbar\.sync 0;\n`, 0, ""},
-	{"no barrier after the count", prefillSchedule, few, `^\tbar\.sync 0;\n((?:.*\n){1,40}?L\d+_size:)`, 0, "$1"},
+	{"no barrier after the count", prefillSchedule, few, `^\tbar\.sync 0;\n((?:.*\n){1,30}?L\d+_size:)`, 0, "$1"},
 	{"no barrier between sorting's steps", prefillSchedule, few, `^\tbar\.sync 0;\n`, -1, ""},
 	{"a barrier under divergence", prefillSchedule, few, `^(\t)(bar\.sync 0;)`, 0, "${1}setp.ne.u32 %p0, %tid.x, 5;\n\t@%p0 $2"},
 	{"a block that is not full is none", prefillSchedule, few, `(add\.s32 %r\d+, %r\d+), 127;`, 0, "$1, 0;"},

@@ -14,10 +14,13 @@ var _ = register(map[string]func(*compiler, *ptx.Instr) error{
 	"bar.cta.sync":           buildBarrier(true, true),
 	"bar.arrive":             buildBarrier(false, true),
 	"bar.cta.arrive":         buildBarrier(false, true),
+	"bar.red":                buildReduction(true),
 	"barrier.sync":           buildBarrier(true, false),
 	"barrier.cta.sync":       buildBarrier(true, false),
 	"barrier.arrive":         buildBarrier(false, false),
 	"barrier.cta.arrive":     buildBarrier(false, false),
+	"barrier.red":            buildReduction(false),
+	"barrier.cta.red":        buildReduction(false),
 	"bar.warp.sync":          buildWarpSync,
 	"barrier.cluster.arrive": buildClusterArrive,
 	"barrier.cluster.wait":   buildClusterWait,
@@ -37,6 +40,8 @@ type namedBarrier struct {
 type barTurn struct {
 	complete bool
 	rel      gather
+	op       string // of the reduction, "" without one
+	yes, no  int    // threads in which the reduction's predicate holds, and others
 }
 
 // barWait is a split's place in a barrier.
@@ -47,68 +52,128 @@ type barWait struct {
 
 func buildBarrier(wait, aligned bool) func(*compiler, *ptx.Instr) error {
 	return func(c *compiler, in *ptx.Instr) error {
-		aligned := aligned || in.Mod("aligned") != ""
-		id, err := c.src(in.Args[0], isa.U32)
-		if err != nil {
-			return err
-		}
-		count := int32(-1)
-		if len(in.Args) > 1 {
-			if count, err = c.src(in.Args[1], isa.U32); err != nil {
-				return err
-			}
-		}
-		c.op.ctl = func(w *warp, s *split, m uint32) verdict {
-			if s.bar != nil { // arrived before
-				if !s.bar.turn.complete {
-					return stall
-				}
-				w.acquire(s.mask, &s.bar.turn.rel)
-				s.bar = nil
-				return next
-			}
-			if aligned && !w.converged(m) {
-				w.report(Error, RuleAligned, fmt.Sprintf("lanes %#x of %#x execute it", m, w.live))
-			}
-			n, ok := w.uniform(id, m)
-			if !ok || n >= 16 {
-				w.fail(RuleBarrier, fmt.Sprintf("barrier %d: it must be one number below 16 for the whole warp", n))
-			}
-			expected := -1
-			if count >= 0 {
-				e, ok := w.uniform(count, m)
-				if !ok || e == 0 || e%lanes != 0 || e > maxBlock {
-					w.fail(RuleBarrier, fmt.Sprintf("barrier %d: thread count %d, it must be a positive multiple of 32", n, e))
-				}
-				expected = int(e)
-			}
-			turn := w.cta.arriveBarrier(w, int(n), expected, m)
-			if !wait {
-				return next
-			}
-			if turn.complete {
-				w.acquire(s.mask, &turn.rel)
-				return next
-			}
-			s.bar = &barWait{turn, int(n)}
-			s.wait = waitReason{kind: onBarrier, cta: w.cta, id: int(n)}
-			return stall
-		}
-		return nil
+		return c.barrier(in, in.Args, wait, aligned, nil)
 	}
 }
 
-// arriveBarrier adds the lanes m of w to barrier id.
-func (b *cta) arriveBarrier(w *warp, id, expected int, m uint32) *barTurn {
+// reduction is what a barrier tells those that wait at it of a predicate in
+// each of them.
+type reduction struct {
+	op   string // popc, and, or
+	vote func(w *warp) uint32
+	give func(w *warp, m uint32, t *barTurn)
+}
+
+// buildReduction decodes barrier.red: d, a{, b}, c.
+func buildReduction(aligned bool) func(*compiler, *ptx.Instr) error {
+	return func(c *compiler, in *ptx.Instr) error {
+		last := len(in.Args) - 1
+		r := &reduction{op: in.Mod("op")}
+		if r.op == "" {
+			r.op = "popc"
+			d, err := c.dst(in.Args[0])
+			if err != nil {
+				return err
+			}
+			r.give = func(w *warp, m uint32, t *barTurn) { each(m, func(i int) { w.r[d][i] = uint64(t.yes) }) }
+		} else {
+			p, err := c.predDst(in.Args[0])
+			if err != nil {
+				return err
+			}
+			r.give = func(w *warp, m uint32, t *barTurn) {
+				if r.op == "and" && t.no == 0 || r.op == "or" && t.yes > 0 {
+					w.setPred(p, m, fullMask)
+				} else {
+					w.setPred(p, m, 0)
+				}
+			}
+		}
+		var err error
+		if r.vote, err = c.predSrc(in.Args[last]); err != nil {
+			return err
+		}
+		return c.barrier(in, in.Args[1:last], true, aligned, r)
+	}
+}
+
+// barrier decodes an arrival at the barrier that args name, with its number of
+// threads where there is one.
+func (c *compiler) barrier(in *ptx.Instr, args []ptx.Operand, wait, aligned bool, r *reduction) error {
+	aligned = aligned || in.Mod("aligned") != ""
+	id, err := c.src(args[0], isa.U32)
+	if err != nil {
+		return err
+	}
+	count := int32(-1)
+	if len(args) > 1 {
+		if count, err = c.src(args[1], isa.U32); err != nil {
+			return err
+		}
+	}
+	passed := func(w *warp, s *split, m uint32, t *barTurn) verdict {
+		w.acquire(s.mask, &t.rel)
+		if r != nil {
+			r.give(w, m, t)
+		}
+		return next
+	}
+	c.op.ctl = func(w *warp, s *split, m uint32) verdict {
+		if s.bar != nil { // arrived before
+			t := s.bar.turn
+			if !t.complete {
+				return stall
+			}
+			s.bar = nil
+			return passed(w, s, m, t)
+		}
+		if aligned && !w.converged(m) {
+			w.report(Error, RuleAligned, fmt.Sprintf("lanes %#x of %#x execute it", m, w.live))
+		}
+		n, ok := w.uniform(id, m)
+		if !ok || n >= 16 {
+			w.fail(RuleBarrier, fmt.Sprintf("barrier %d: it must be one number below 16 for the whole warp", n))
+		}
+		expected := -1
+		if count >= 0 {
+			e, ok := w.uniform(count, m)
+			if !ok || e == 0 || e%lanes != 0 || e > maxBlock {
+				w.fail(RuleBarrier, fmt.Sprintf("barrier %d: thread count %d, it must be a positive multiple of 32", n, e))
+			}
+			expected = int(e)
+		}
+		turn := w.cta.arriveBarrier(w, int(n), expected, m, r)
+		if !wait {
+			return next
+		}
+		if turn.complete {
+			return passed(w, s, m, turn)
+		}
+		s.bar = &barWait{turn, int(n)}
+		s.wait = waitReason{kind: onBarrier, cta: w.cta, id: int(n)}
+		return stall
+	}
+	return nil
+}
+
+// arriveBarrier adds the lanes m of w to barrier id, with their votes where r
+// is not nil.
+func (b *cta) arriveBarrier(w *warp, id, expected int, m uint32, r *reduction) *barTurn {
 	bar := &b.bars[id]
+	op := ""
+	if r != nil {
+		op = r.op
+	}
 	if bar.turn == nil {
-		bar.turn = &barTurn{}
+		bar.turn = &barTurn{op: op}
 		bar.whole = expected < 0
 		bar.expected = expected
 		bar.first = w.at
 	} else if bar.whole != (expected < 0) || !bar.whole && bar.expected != expected {
 		w.report(Error, RuleBarrier, fmt.Sprintf("barrier %d with %s while %s is under way",
 			id, threadCount(expected), threadCount(bar.expected)), w.accessOf(bar.first))
+	} else if bar.turn.op != op {
+		w.report(Error, RuleBarrier, fmt.Sprintf("barrier %d with %s while %s is under way", id, reductionName(op), reductionName(bar.turn.op)), w.accessOf(bar.first))
 	}
 	n := popcount(m)
 	if w.converged(m) {
@@ -116,9 +181,21 @@ func (b *cta) arriveBarrier(w *warp, id, expected int, m uint32) *barTurn {
 	}
 	bar.arrived += n
 	turn := bar.turn
+	if r != nil {
+		yes := popcount(r.vote(w) & m)
+		turn.yes += yes
+		turn.no += popcount(m) - yes
+	}
 	w.release(m, &turn.rel)
 	b.checkBarrier(id)
 	return turn
+}
+
+func reductionName(op string) string {
+	if op == "" {
+		return "no reduction"
+	}
+	return "reduction " + op
 }
 
 func threadCount(n int) string {

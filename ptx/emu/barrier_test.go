@@ -42,6 +42,35 @@ $producer:
 	barrier.arrive 8, 128;
 $end:`)
 
+	// Four warps vote at barriers, by every spelling, and pass a word on at each.
+	reductions = body("barrier reductions", `
+	mov.u32 %r1, smem;
+	mad.lo.u32 %r2, %t, 4, %r1;
+	xor.b32 %r3, %t, 127;
+	mad.lo.u32 %r3, %r3, 4, %r1;
+	st.shared.b32 [%r2], %t;
+	setp.eq.u32 %p0, %t, 77;
+	setp.ne.u32 %p1, %t, 200;
+	bar.red.popc.u32 %r4, 0, !%p0;
+	ld.shared.b32 %r0, [%r3];
+	barrier.red.popc.aligned.u32 %r5, 1, 128, %p0;
+	barrier.cta.red.popc.u32 %r6, 2, %p1;
+	mad.lo.u32 %r0, %r4, 1000, %r0;
+	mad.lo.u32 %r0, %r5, 1000000, %r0;
+	mad.lo.u32 %r0, %r6, 10000000, %r0;
+	bar.red.or.pred %p2, 0, %p0;
+	@%p2 add.u32 %r0, %r0, 200;
+	bar.red.and.pred %p2, 0, 128, %p0;
+	@%p2 add.u32 %r0, %r0, 1;
+	barrier.red.and.pred %p0, 3, 128, !%p0;
+	@%p0 add.u32 %r0, %r0, 1;
+	barrier.red.or.aligned.pred %p3, 4, %p0;
+	@%p3 add.u32 %r0, %r0, 1;
+	barrier.cta.red.and.aligned.pred %p2, 5, %p1;
+	@%p2 add.u32 %r0, %r0, 400;
+	barrier.cta.red.or.pred %p2, 6, 128, !%p1;
+	@%p2 add.u32 %r0, %r0, 1;`)
+
 	clusters = body("clusters", `
 	mov.u32 %r1, smem;
 	mov.u32 %r2, %cluster_ctarank;
@@ -114,6 +143,18 @@ func TestNamedBarriers(t *testing.T) {
 		}
 		return uint32(3 * i)
 	})
+}
+
+func TestReductions(t *testing.T) {
+	want(t, runBody(t, reductions, 128, 1024), func(i int) uint32 {
+		// What the mirror thread stored; 127 of 128 are not thread 77, which is one,
+		// and none is thread 200.
+		return uint32(127-i+127*1000+1000000+128*10000000) + 200 + 400
+	})
+	// The word is passed on by the first of them.
+	r := newRig(t, strings.Replace(bodies[reductions], "bar.red.popc.u32 %r4, 0, !%p0;", "mov.u32 %r4, 0;", 1))
+	r.block, r.smem = Dim{128, 1, 1}, 1024
+	r.hazard(RuleRace)
 }
 
 func TestClusters(t *testing.T) {

@@ -72,6 +72,23 @@ $x:`},
 	setp.eq.u32 %p0, %r1, 0;
 	@%p0 bar.sync 1, 96;
 	@!%p0 bar.sync 1, 128;`},
+	{name: "vote under divergence", rule: RuleAligned, text: "lanes 0xffff0000 of 0xffffffff", body: `
+	setp.lt.u32 %p0, %t, 16;
+	@%p0 bra $x;
+	bar.red.or.pred %p1, 0, %p0;
+$x:`},
+	{name: "vote among arrivals", rule: RuleBarrier, text: "is under way", block: 128, body: `
+	shr.u32 %r1, %t, 5;
+	setp.eq.u32 %p0, %r1, 0;
+	@%p0 bar.red.or.pred %p1, 1, 128, %p0;
+	@!%p0 bar.arrive 1, 128;`},
+	{name: "votes of two kinds", rule: RuleBarrier, text: "is under way", block: 64, body: `
+	setp.lt.u32 %p0, %t, 32;
+	@%p0 bar.red.or.pred %p1, 1, 64, %p0;
+	@!%p0 bar.red.and.pred %p1, 1, 64, %p0;`},
+	{name: "vote that nobody completes", rule: RuleDeadlock, text: "waits at barrier 1 (32 arrived of 64 threads)", block: 64, body: `
+	setp.lt.u32 %p0, %t, 32;
+	@%p0 bar.red.popc.u32 %r0, 1, 64, %p0;`},
 	{name: "barrier left open", rule: RuleBarrier, text: "ends with 32 threads at barrier 3", block: 64, body: `
 	setp.lt.u32 %p0, %t, 32;
 	@%p0 bar.arrive 3, 64;`},

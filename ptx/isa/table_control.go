@@ -22,6 +22,17 @@ var synchronization = []instruction{
 		`bar.arrive a, b
 		 a, b: u32`,
 	}},
+	{name: "bar.red", ptx: ptx20, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "wait at named barrier a for b threads; the number of them in which c holds, or whether it holds in all, in any", forms: []string{
+		`bar.red.popc.u32 d, a{, b}, c
+		 d: w u32
+		 a, b: u32
+		 c: pred not`,
+		`bar.red.op.pred p, a{, b}, c
+		 .op = and or
+		 p: w pred
+		 a, b: u32
+		 c: pred not`,
+	}},
 	{name: "barrier.sync", ptx: ptx60, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "wait at named barrier a for b threads; all of the CTA without b", forms: []string{
 		`barrier.sync{.aligned} a{, b}
 		 a, b: u32`,
@@ -30,6 +41,17 @@ var synchronization = []instruction{
 		`barrier.arrive{.aligned} a, b
 		 a, b: u32`,
 	}},
+	{name: "barrier.red", ptx: ptx60, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "wait at named barrier a for b threads; the number of them in which c holds, or whether it holds in all, in any", forms: []string{
+		`barrier.red.popc{.aligned}.u32 d, a{, b}, c
+		 d: w u32
+		 a, b: u32
+		 c: pred not`,
+		`barrier.red.op{.aligned}.pred p, a{, b}, c
+		 .op = and or
+		 p: w pred
+		 a, b: u32
+		 c: pred not`,
+	}},
 	{name: "barrier.cta.sync", ptx: ptx78, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "wait at named barrier a for b threads; all of the CTA without b", forms: []string{
 		`barrier.cta.sync{.aligned} a{, b}
 		 a, b: u32`,
@@ -37,6 +59,17 @@ var synchronization = []instruction{
 	{name: "barrier.cta.arrive", ptx: ptx78, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "arrival at named barrier a of b threads, without waiting", forms: []string{
 		`barrier.cta.arrive{.aligned} a, b
 		 a, b: u32`,
+	}},
+	{name: "barrier.cta.red", ptx: ptx78, scope: PerCTA, anchor: "parallel-synchronization-and-communication-instructions-bar", summary: "wait at named barrier a for b threads; the number of them in which c holds, or whether it holds in all, in any", forms: []string{
+		`barrier.cta.red.popc{.aligned}.u32 d, a{, b}, c
+		 d: w u32
+		 a, b: u32
+		 c: pred not`,
+		`barrier.cta.red.op{.aligned}.pred p, a{, b}, c
+		 .op = and or
+		 p: w pred
+		 a, b: u32
+		 c: pred not`,
 	}},
 	{name: "bar.warp.sync", ptx: ptx60, scope: PerWarp, anchor: "parallel-synchronization-and-communication-instructions-bar-warp-sync", summary: "wait for the lanes of a mask", forms: []string{
 		`bar.warp.sync membermask

@@ -112,6 +112,8 @@ func TestBindAndElements(t *testing.T) {
 		{"add.u32", 2, nil, nil},
 		{"bar.sync", 1, []string{"a"}, []int{0}},
 		{"bar.sync", 2, []string{"a", "b"}, []int{0, 0}},
+		{"bar.red.or.pred", 3, []string{"p", "a", "c"}, []int{0, 0, 0}},
+		{"barrier.cta.red.popc.aligned.u32", 4, []string{"d", "a", "b", "c"}, []int{0, 0, 0, 0}},
 		{"ld.global.v4.f32", 2, []string{"d", "a"}, []int{4, 0}},
 		{"ld.global.f32", 3, nil, nil},
 		{"ld.global.L2::cache_hint.f32", 3, []string{"d", "a", "cache-policy"}, []int{0, 0, 0}},

@@ -26,7 +26,7 @@ func (c *kernelChecker) aligned() {
 // together reports whether i requires its threads to be converged.
 func together(i *ptx.Instr) bool {
 	switch i.Form.Root {
-	case "bar.sync", "bar.arrive":
+	case "bar.sync", "bar.arrive", "bar.red":
 		return true
 	}
 	return i.Mod("aligned") != ""

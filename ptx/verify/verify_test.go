@@ -219,6 +219,11 @@ func TestAligned(t *testing.T) {
 L:
 	bar.sync 1;
 	ret;`, []string{"03: bar.sync must be executed by a whole warp, but the branch on %p0 lets a part pass"}},
+		{"elected, with a vote", `	elect.sync _|%p0, -1;
+	@!%p0 bra L;
+	bar.red.or.pred %p1, 0, %p0;
+L:
+	ret;`, []string{"03: bar.red.or.pred must be executed by a whole warp, but the branch on %p0 lets a part pass"}},
 		{"warp", `	mov.u32 %r0, %tid.x;
 	shr.u32 %r1, %r0, 5;
 	setp.ne.u32 %p0, %r1, 0;

@@ -50,6 +50,11 @@ func (b block) row(i int64) []float32 {
 	return values
 }
 
+// element returns an element of the block.
+func (b block) element(i int64) float32 {
+	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b.data[i*elementSize:])) << 16)
+}
+
 // tile lays the block into size bytes of device memory. It copies on the
 // device where the stream can.
 func (b block) tile(drv runtime.Driver, s runtime.Stream, dst runtime.Ptr, size int64) error {

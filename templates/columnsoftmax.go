@@ -1,0 +1,136 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// columnSoftmax is the softmax of fragments whose columns are query rows and
+// whose rows are keys: all four warps of a warpgroup, its team, have keys of
+// every query row, and agree on the references.
+type columnSoftmax struct {
+	softmax
+	team    gen.NamedBarrier
+	scratch gen.Region // [warps that share the rows][BlockH]
+}
+
+// columns returns a thread's columns of a fragment so wide: two of every eight.
+func columns(width int) int { return width / 4 }
+
+// columnOf returns which of a thread's columns element i of a fragment lies in.
+func columnOf(i int) int { return i/4*2 + i%2 }
+
+// columnStep returns where a thread's j-th column lies relative to its first.
+func columnStep(j int) int { return j/2*8 + j%2 }
+
+// elements returns the fragment elements of a thread's j-th column: rows r and r+8.
+func elements(j int) [2]int {
+	e := j/2*4 + j%2
+	return [2]int{e, e + 2}
+}
+
+// columnScratch reserves what the warps tell each other in: a word per warp and
+// query row.
+func columnScratch(k *gen.Kernel, s Spec) gen.Region {
+	return k.SharedArray("row maxima and sums", isa.F32, s.teamThreads()/32*s.BlockH)
+}
+
+func newColumnSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar, team gen.NamedBarrier, scratch gen.Region) *columnSoftmax {
+	return &columnSoftmax{newSoftmax(k, s, scale, columns(s.BlockH), columnOf), team, scratch}
+}
+
+// put leaves a value per column, the first lanes' for all, in so many words
+// from at on.
+func (c *columnSoftmax) put(at gen.Region, v []gen.Value) {
+	at = at.At(c.k.FragmentColumn())
+	for j := 0; j < len(v); j += 2 {
+		at.StoreVector(columnStep(j), v[j], v[j+1])
+	}
+}
+
+// get reads the thread's columns from the words from at on.
+func (c *columnSoftmax) get(at gen.Region) []gen.Value {
+	at = at.At(c.k.FragmentColumn())
+	var v []gen.Value
+	for j := 0; j < len(c.max); j += 2 {
+		v = append(v, at.LoadVector(columnStep(j), 2)...)
+	}
+	return v
+}
+
+// together combines one value per column over the lanes that share the column
+// and over so many warps, of which the first is given; they meet at the barrier.
+func (c *columnSoftmax) together(v []gen.Value, combine func(a, b gen.Value) gen.Value, barrier gen.NamedBarrier, first gen.Value, warps int) []gen.Value {
+	k := c.k
+	mine := make([]gen.Value, len(v))
+	for j := range v {
+		mine[j] = v[j].Reduce(combine, 4, 8, 16)
+	}
+	k.If(k.Lane().Lt(4), func() {
+		c.put(c.scratch.At(k.Thread().Shr(5).Mul(c.s.BlockH)), mine)
+	})
+	barrier.Sync()
+	all := c.scratch.At(first.Mul(c.s.BlockH))
+	r := c.get(all)
+	for w := 1; w < warps; w++ {
+		for j, x := range c.get(all.At(w * c.s.BlockH)) {
+			r[j] = combine(r[j], x)
+		}
+	}
+	return r
+}
+
+// follow takes over the references that the other warpgroup has left in shared
+// memory.
+func (c *columnSoftmax) follow(reference gen.Region) rescale {
+	next := c.get(reference)
+	changed := next[0].Ne(c.max[0])
+	for j := 1; j < len(next); j++ {
+		changed = changed.Or(next[j].Ne(c.max[j]))
+	}
+	return c.move(c.k.AnyInWarp(changed), func(j int) gen.Value { return next[j] })
+}
+
+// lead raises the references where a score exceeds them by more than maxLag.
+// Mostly none does, which every thread can tell of its own scores: the columns'
+// maxima are only put together where one does. The team meets in it, after its
+// multiplies of the scores have finished.
+func (c *columnSoftmax) lead(s []gen.Value) rescale {
+	k := c.k
+	top := c.top(s)
+	limit := c.limits()
+	var all []gen.Value
+	return c.move(c.team.Any(anyAbove(top, limit)), func(j int) gen.Value {
+		if all == nil {
+			all = c.together(top, gen.MaxOf, c.team, k.Warp().And(^3), gen.WarpgroupThreads/32)
+		}
+		return k.Select(all[j].Gt(limit[j]), all[j], c.max[j].Value)
+	})
+}
+
+// tell leaves the references for the other warpgroup.
+func (c *columnSoftmax) tell(reference gen.Region) {
+	k := c.k
+	k.If(k.Thread().And(gen.WarpgroupThreads-1).Lt(4), func() {
+		var v []gen.Value
+		for _, m := range c.max {
+			v = append(v, m.Value)
+		}
+		c.put(reference, v)
+	})
+}
+
+// finish adds up the sums of all threads that share a row block; they meet in
+// it.
+func (c *columnSoftmax) finish(all gen.NamedBarrier) softmaxState {
+	k := c.k
+	var sums []gen.Value
+	for _, s := range c.sum {
+		sums = append(sums, s.Value)
+	}
+	var st softmaxState
+	for j, sum := range c.together(sums, gen.SumOf, all, k.Int(0), c.s.teamThreads()/32) {
+		st.add(k, c.max[j].Value, sum)
+	}
+	return st
+}

@@ -1,0 +1,132 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// rowsOnM has 64 query rows on wgmma's M: scores are Q·Kᵀ, the output P·V.
+// Weights are operands in registers: a thread leaves its own in shared memory
+// for the thread of the other warpgroup that needs the very same fragment, which
+// is sooner there than a tile that the tensor cores could read, for that would
+// have to pass a proxy fence.
+type rowsOnM struct {
+	k           *gen.Kernel
+	which       int // 0 left, 1 right: the warpgroup, and the half of the output that it owns
+	scores, out gen.Accumulator
+	softmax     *rowSoftmax
+	shared      rowsOnMShared
+	others      gen.Waiter // for the other warpgroup's weights
+}
+
+// rowsOnMShared is what the two warpgroups have in common.
+type rowsOnMShared struct {
+	queries   gen.SharedTile
+	weights   exchange
+	reference [2]gen.Region // of tile 0, 1
+	sums      gen.Region
+	ready     [2]*gen.Barrier // weights and references of tile 0, 1 are there, warp by warp
+}
+
+func shareRowsOnM(k *gen.Kernel, s Spec) rowsOnMShared {
+	sh := rowsOnMShared{queries: k.SharedTile("q", s.queryTile()), weights: newExchange(k, s)}
+	references := k.SharedArray("references", isa.F32, 2*referenceWords)
+	sh.reference = [2]gen.Region{references, references.At(referenceWords)}
+	sh.sums = k.SharedArray("sums", isa.F32, rowSumWords)
+	for i := range sh.ready {
+		sh.ready[i] = k.Barrier("weights ready", gen.Warpgroups(1), 1)
+	}
+	return sh
+}
+
+func newRowsOnM(k *gen.Kernel, s Spec, scale gen.Scalar, which int, sh rowsOnMShared) *rowsOnM {
+	r := &rowsOnM{k: k, which: which, scores: k.Accumulator(s.BlockN), out: k.Accumulator(s.Latent / 2), shared: sh}
+	r.softmax = newRowSoftmax(k, s, scale)
+	r.others = sh.ready[1-which].Waiter()
+	return r
+}
+
+func (r *rowsOnM) reset() { r.softmax.reset() }
+
+func (r *rowsOnM) multiplyKeys(tile gen.SharedTile) {
+	r.k.Multiply(r.scores, r.shared.queries.KMajor(), tile.KMajor(), 0, false)
+}
+
+func (r *rowsOnM) scored(mask visibility) []gen.Value {
+	mask.hideColumns(r.k, r.scores)
+	return r.softmax.scaled(r.scores)
+}
+
+func (r *rowsOnM) lead(i int, scores []gen.Value) (weights, rescale) {
+	change := r.softmax.lead(scores, r.shared.reference[i])
+	w := r.softmax.weights(scores)
+	r.shared.weights.give(r.k, w)
+	r.shared.ready[i].Arrive(r.warp())
+	return weights{fragment: w}, change
+}
+
+func (r *rowsOnM) follow(i int) (weights, rescale) {
+	r.others.Wait(r.warp())
+	w := r.shared.weights.take(r.k)
+	return weights{fragment: w}, r.softmax.follow(r.shared.reference[i])
+}
+
+// taken has nothing to say: a thread holds what it took in registers, and gives
+// in the same place only after that.
+func (r *rowsOnM) taken(int) {}
+
+// warp is the warp's number in its warpgroup.
+func (r *rowsOnM) warp() gen.Value { return r.k.Warp().And(gen.Warpgroups(1) - 1) }
+
+func (r *rowsOnM) multiplyValues(w weights, values gen.SharedTile) {
+	r.k.MultiplyFragment(r.out, w.fragment, values.Transposed())
+}
+
+func (r *rowsOnM) output() []gen.Accumulator { return []gen.Accumulator{r.out} }
+
+func (r *rowsOnM) finish(all gen.NamedBarrier) softmaxState {
+	return r.softmax.finish(r.shared.sums, r.k.Int(r.which), all)
+}
+
+func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
+
+func (r *rowsOnM) batch() int { return quadsInFlight }
+
+func (r *rowsOnM) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
+	tile.StoreRows(packed, r.which*r.out.N+8*quad)
+}
+
+// exchange is where a thread of one warpgroup leaves the fragment of weights
+// that its counterpart in the other needs: 16 bytes a thread, side by side,
+// for each four registers. The two take turns in it, so one place serves both
+// ways.
+type exchange struct {
+	place     gen.Region
+	registers int
+}
+
+func newExchange(k *gen.Kernel, s Spec) exchange {
+	registers := s.BlockN / 4
+	return exchange{k.SharedArray("weights", isa.B32, registers*gen.WarpgroupThreads), registers}
+}
+
+// mine is the thread's place.
+func (e exchange) mine(k *gen.Kernel) gen.Region {
+	return e.place.At(k.Thread().And(gen.WarpgroupThreads - 1).Mul(4))
+}
+
+func (e exchange) give(k *gen.Kernel, weights []gen.Value) {
+	at := e.mine(k)
+	for i := 0; i < len(weights); i += 4 {
+		at.StoreVector(i*gen.WarpgroupThreads, weights[i:i+4]...)
+	}
+}
+
+func (e exchange) take(k *gen.Kernel) []gen.Value {
+	at := e.mine(k)
+	var weights []gen.Value
+	for i := 0; i < e.registers; i += 4 {
+		weights = append(weights, at.LoadVector(i*gen.WarpgroupThreads, 4)...)
+	}
+	return weights
+}
