@@ -48,12 +48,10 @@ func prefillWorkReader(k *gen.Kernel, s Spec) prefillWork {
 
 // prefillItem is a block of query tokens of one head.
 type prefillItem struct {
-	head                gen.Value
-	query, rows         gen.Value
-	key, keys           gen.Value
-	seen, tiles         gen.Value
-	mailed              []gen.Value // what consumers must know, see mail
-	firstSeen, lastSeen gen.Value
+	head        gen.Value
+	query, rows gen.Value
+	key, keys   gen.Value
+	seen, tiles gen.Value
 }
 
 // each runs body for every item of the CTA, in one thread. next asks for the
