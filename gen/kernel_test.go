@@ -116,6 +116,32 @@ func TestMistakes(t *testing.T) {
 			k.InitBarriers()
 			ring.Producer().Load(m, k.EvictFirst(), k.Int(0))
 		}},
+		{"boxes", "2 boxes for the 3 column blocks of a tile", func(k *gen.Kernel) {
+			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 64}, hopper.Swizzle128, 128)
+			ring := k.Pipeline("kv", 1, gen.Tile{DType: gen.BF16, Rows: 64, Cols: 192, Swizzle: hopper.Swizzle128}, gen.Part{Count: 3, Arrivals: 1})
+			k.InitBarriers()
+			ring.Producer().LoadBoxes(gen.Value{}, gen.Boxes{From: m, Count: 2, Coords: []gen.Value{k.Int(0)}})
+		}},
+		{"bytes of a run of boxes", "a box of tensor t has 4096 bytes: want 8192, one column block of the tile", func(k *gen.Kernel) {
+			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 32}, hopper.Swizzle128, 128)
+			ring := k.Pipeline("kv", 1, tile, gen.Part{Count: 2, Arrivals: 1})
+			k.InitBarriers()
+			ring.Producer().LoadBoxes(gen.Value{}, gen.Boxes{From: m, Count: 2, Coords: []gen.Value{k.Int(0)}})
+		}},
+		{"rows apart", "the tile's blocks lie apart: take its Pieces", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 3, tile, gen.Part{First: 0, Count: 1, Arrivals: 1}, gen.Part{First: 1, Count: 1, Arrivals: 1})
+			k.InitBarriers()
+			ring.Consumer().Next().FromRow(k.Thread())
+		}},
+		{"mailbox", "mailbox m has 0 slots of 3 words for 4 warps: want at least one of each", func(k *gen.Kernel) {
+			k.Mailbox("m", 0, 3, 4)
+			k.InitBarriers()
+		}},
+		{"message", "a message of 2 words: want 3", func(k *gen.Kernel) {
+			m := k.Mailbox("m", 2, 3, 4)
+			k.InitBarriers()
+			m.Sender().Send(k.Int(1), k.Int(2))
+		}},
 		{"barriers", "more than 15 named barriers", func(k *gen.Kernel) {
 			for range 16 {
 				k.NamedBarrier(32)

@@ -22,7 +22,7 @@ type bindFlags struct {
 func (a *app) bind() *ffcli.Command {
 	fs := newFlags("mlagen bind")
 	var f bindFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to bind: decode")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to bind: decode or prefill")
 	spec := specFlags(fs)
 	fs.StringVar(&f.pkg, "pkg", "", "`name` of the package the Go file belongs to ($GOPACKAGE, else kernels)")
 	fs.StringVar(&f.dir, "out-dir", ".", "`folder` for the files; it must exist")
@@ -37,6 +37,7 @@ a function that loads them with package runtime: LoadMLADecodeH16 for the stem
 mla_decode_h16. It is meant for a line of go generate:
 
     //go:generate go tool mlagen bind -op decode -heads 16
+    //go:generate go tool mlagen bind -op prefill -heads 128
 
 The same flags write the same bytes. Files appear whole; one that already holds
 the same bytes is left alone. Flags left out take the kernels' defaults.`,
@@ -54,14 +55,25 @@ the same bytes is left alone. Flags left out take the kernels' defaults.`,
 	}
 }
 
+// bindings are the operations that can be bound: how their kernels are
+// generated, and what a binding is called.
+var bindings = map[string]struct {
+	binding func(templates.Spec) (*bind.Binding, error)
+	stem    func(templates.Spec) string
+}{
+	"decode":  {decodeBinding, decodeStem},
+	"prefill": {prefillBinding, prefillStem},
+}
+
 func (a *app) bindKernels(f *bindFlags, s templates.Spec) error {
-	if f.op != "decode" {
-		return usagef("-op %q cannot be bound; decode can", f.op)
+	op, ok := bindings[f.op]
+	if !ok {
+		return usagef("-op %q cannot be bound; decode and prefill can", f.op)
 	}
 	if at, err := os.Stat(f.dir); err != nil || !at.IsDir() {
 		return usagef("-out-dir %q is no folder; make it first, or name another", f.dir)
 	}
-	b, err := decodeBinding(s)
+	b, err := op.binding(s)
 	var refused *templates.SpecError
 	if errors.As(err, &refused) {
 		return usageError{fmt.Errorf("bind: %w", err)}
@@ -69,7 +81,7 @@ func (a *app) bindKernels(f *bindFlags, s templates.Spec) error {
 		return fmt.Errorf("bind: %w", err)
 	}
 	b.Package = cmp.Or(f.pkg, os.Getenv("GOPACKAGE"), "kernels")
-	b.Stem = cmp.Or(f.stem, decodeStem(s))
+	b.Stem = cmp.Or(f.stem, op.stem(s))
 	files, err := b.Files()
 	var unusable *bind.OptionError
 	if errors.As(err, &unusable) {

@@ -87,7 +87,8 @@ func TestBindRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"-op prefill", `-op "prefill" cannot be bound; decode can`},
+		{"-op extend", `-op "extend" cannot be bound; decode and prefill can`},
+		{"-op prefill -block-n 100", "the nearest that can is 96"},
 		{"-heads 0", "heads 0 cannot be built: it must be at least 1"},
 		{"-block-h 56", "the nearest that can is 48"},
 		{"-dtype fp8", "dtype fp8"},
@@ -125,6 +126,21 @@ func TestBindRefuses(t *testing.T) {
 func TestBindHelp(t *testing.T) {
 	if code, stdout, stderr := mlagen("bind", "-h"); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: mlagen bind") || !strings.Contains(stdout, "-out-dir folder") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestPrefillStem(t *testing.T) {
+	for want, s := range map[string]templates.Spec{
+		"mla_prefill_h128":          {},
+		"mla_prefill_fp16_h16":      {Heads: 16, DType: "fp16"},
+		"mla_prefill_h16_n96":       {Heads: 16, BlockN: 96},
+		"mla_prefill_h1_k64_v64":    {Heads: 1, Nope: 64, Value: 64},
+		"mla_prefill_h128_n64_s3":   {BlockN: 64, Stages: 3},
+		"mla_prefill_fp16_h128_n80": {DType: "fp16", BlockN: 80, BlockM: 128},
+	} {
+		if got := prefillStem(s); got != want {
+			t.Errorf("%+v: %s, want %s", s, got, want)
+		}
 	}
 }
 
@@ -191,6 +207,7 @@ func TestBindElsewhere(t *testing.T) {
 	}
 	mustBind(t, "-heads", "8", "-out-dir", dir, "-pkg", "main")
 	mustBind(t, "-heads", "20", "-sq", "2", "-dtype", "fp16", "-out-dir", dir, "-pkg", "main")
+	mustBind(t, "-op", "prefill", "-heads", "6", "-dtype", "fp16", "-out-dir", dir, "-pkg", "main")
 	write("other_test.go", `package main
 
 import (
@@ -210,6 +227,13 @@ func TestOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := d.Model(); m.Heads != 20 || m.SQ != 2 || m.DType != runtime.FP16 || m.Out != runtime.FP16 {
+		t.Errorf("%+v", m)
+	}
+	p, err := LoadMLAPrefillFP16H6(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := p.Model(); m.Heads != 6 || m.Key() != 192 || m.Value != 128 || m.DType != runtime.FP16 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -130,7 +130,7 @@ func runWith(t *testing.T, fault string, lines bool, f runFlags) (text string, e
 		t.Fatal(err)
 	}
 	planted := false
-	for _, candidate := range faults.All {
+	for _, candidate := range faults.Decode {
 		if candidate.Name == fault {
 			out, err := templates.Build("absorb-decode", s)
 			if err != nil {

@@ -154,6 +154,8 @@ func TestDevicesAgree(t *testing.T) {
 			report(t, rows, err)
 		})
 	}
+	prefillRows(t, p, report)
+	stateRows(t, p, report)
 	fmt.Printf("%s against %s, %.1f s\n%s\n%s\n", p.A.Name(), p.B.Name(), time.Since(begin).Seconds(), Table(all, limits), Summary(all, limits))
 	if t.Failed() {
 		return

@@ -15,6 +15,11 @@
 //   - decode_combine: the output and LSE of requests in three or more pieces,
 //     after absorb_decode and, by itself, from partial results that are given.
 //   - stream: the word that each CTA makes of the pages it has read.
+//   - expand_schedule: the list of blocks to the bit, words that no kernel writes
+//     included.
+//   - expand_prefill: the output, the LSE, and the items that are left dealt.
+//   - merge_states: the merged output and LSE.
+//   - append_kv: the cache to the bit, slots that nobody named included.
 //
 // # How differences are measured
 //

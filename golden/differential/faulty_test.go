@@ -56,6 +56,12 @@ func TestDifferencesShow(t *testing.T) {
 		"partial_out": {"decode-combine", "given", func(p *Pair) ([]Row, error) {
 			return p.Combine(CombineCase{Spec: templates.Spec{Heads: 8}, Counts: []int{3}, Blocks: 8})
 		}},
+		"kv_up": {"expand-prefill", "output", func(p *Pair) ([]Row, error) {
+			return p.Prefill((&prefillCase{heads: 1, sms: 2}).parse(t, 1))
+		}},
+		"cu_k":  {"expand-schedule", "work_blocks", func(p *Pair) ([]Row, error) { return p.PrefillPlan(prefillPlanCases()[2]) }},
+		"state": {"merge-states", "state", func(p *Pair) ([]Row, error) { return p.Merge(mergeCases[0]) }},
+		"rope":  {"append-kv", "cache", func(p *Pair) ([]Row, error) { return p.Append(appendCases[1]) }},
 		"kv": {"stream", "sink", func(p *Pair) ([]Row, error) {
 			return p.Stream(StreamCase{Pages: 1, Visits: 3, Blocks: 1})
 		}},

@@ -7,6 +7,7 @@ package faults
 import (
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // Fault is one change to a kernel's text.
@@ -14,7 +15,7 @@ type Fault struct {
 	Name    string
 	Kernel  string // the .entry that it is planted in
 	Model   Model  // of the cases that must catch it
-	Pattern string // what is replaced, (?m) regular expression
+	Pattern string // what is replaced, (?m) regular expression; <NAME> is the address of what the text says is NAME in shared memory
 	Nth     int    // which of its matches, −1 = the last
 	Replace string
 }
@@ -22,10 +23,17 @@ type Fault struct {
 // Model is what kernels are generated for; zero fields take the defaults.
 type Model struct{ Heads, Latent, Stages int }
 
+// shared is how the generator tells where in shared memory something lies.
+var shared = regexp.MustCompile(`// shared: (.+) at (\d+),`)
+
 // Plant returns the kernel's text with the fault, or an error when the text
 // has no such place.
 func (f Fault) Plant(text []byte) ([]byte, error) {
-	re, err := regexp.Compile("(?m)" + f.Pattern)
+	pattern := f.Pattern
+	for _, place := range shared.FindAllSubmatch(text, -1) {
+		pattern = strings.ReplaceAll(pattern, "<"+string(place[1])+">", `\[(?:smem|%r\d+)\+`+string(place[2])+`\]`)
+	}
+	re, err := regexp.Compile("(?m)" + pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +64,8 @@ var (
 	roomy  = Model{Heads: 40, Latent: 128, Stages: 4}
 )
 
-// All are the faults.
-var All = []Fault{
+// Decode are the faults of decode's kernels.
+var Decode = []Fault{
 	// Initialisation.
 	{"mbarrier inits not fenced", decode, narrow, `^\tfence\.mbarrier_init.*\n\tfence\.proxy\.async;\n`, 0, ""},
 	{"no barrier after the inits", decode, narrow, `^\tbar\.sync 0;\n`, 0, ""},

@@ -28,33 +28,51 @@ type source struct {
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, Stages: s.stages, DType: string(shape.DType)}
 	var v runtime.DecodeVariants
-	for _, k := range []struct {
-		name string
-		to   *runtime.Variant
-	}{{"absorb-decode", &v.Decode}, {"decode-schedule", &v.Schedule}, {"decode-combine", &v.Combine}} {
-		out, err := templates.Build(k.name, spec)
-		if err != nil {
+	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
+		var err error
+		if *to, err = s.build(name, spec); err != nil {
 			return v, err
 		}
-		m := *out.Manifest
-		text := out.PTX
-		if s.fault != nil && m.Kernel == s.fault.Kernel {
-			if text, err = s.fault.Plant(text); err != nil {
-				return v, err
-			}
-			s.planted = true
-			sum := sha256.Sum256(text)
-			m.PTXSHA256 = hex.EncodeToString(sum[:])
-		}
-		*k.to = runtime.Variant{Name: k.name, PTX: text, Manifest: &m}
 	}
 	return v, nil
+}
+
+func (s *source) Prefill(shape runtime.PrefillShape) (runtime.PrefillVariants, error) {
+	spec := templates.Spec{Heads: shape.Heads, Nope: shape.Nope, Rope: shape.Rope, Value: shape.Value, DType: string(shape.DType)}
+	var v runtime.PrefillVariants
+	for name, to := range map[string]*runtime.Variant{"expand-prefill": &v.Attend, "expand-schedule": &v.Schedule} {
+		var err error
+		if *to, err = s.build(name, spec); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// build makes a kernel, with the fault where it is the fault's.
+func (s *source) build(name string, spec templates.Spec) (v runtime.Variant, err error) {
+	out, err := templates.Build(name, spec)
+	if err != nil {
+		return v, err
+	}
+	m := *out.Manifest
+	text := out.PTX
+	if s.fault != nil && m.Kernel == s.fault.Kernel {
+		if text, err = s.fault.Plant(text); err != nil {
+			return v, err
+		}
+		s.planted = true
+		sum := sha256.Sum256(text)
+		m.PTXSHA256 = hex.EncodeToString(sum[:])
+	}
+	return runtime.Variant{Name: name, PTX: text, Manifest: &m}, nil
 }
 
 // problem is a case and the number of multiprocessors that it runs on.
 type problem struct {
 	*cases.Case
-	sms int
+	sms    int
+	stages int // of the kernel, 0 = the default
 }
 
 // problems exercise a ring that wraps, within a tile too, a last tile that is not full over slots
@@ -77,22 +95,22 @@ func problems(t *testing.T, m Model) []problem {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, problem{c, p.sms})
+		out = append(out, problem{c, p.sms, m.Stages})
 	}
 	return out
 }
 
-// caught says what finds a fault, and how: "" when nothing does, with the
-// reason if it could not be planted.
-func caught(t *testing.T, f *Fault, m Model, seeds int) (by, how string) {
+// caught says what finds a fault among the problems, and how: "" when nothing
+// does, with the reason if it could not be planted.
+func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 	t.Helper()
 	for seed := range seeds {
-		for _, c := range problems(t, m) {
+		for _, c := range in {
 			drv, err := emu.Open(emu.Options{SMs: c.sms, Seed: uint64(seed)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &source{fault: f, stages: m.Stages}
+			s := &source{fault: f, stages: c.stages}
 			r := check.New(check.Options{Driver: drv, Source: s, Hazards: true})
 			o := r.Case(c.Case)
 			_ = r.Close() // its error repeats the outcome's
@@ -122,8 +140,19 @@ func caught(t *testing.T, f *Fault, m Model, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
+	of := map[Model][]problem{}
 	for _, m := range []Model{narrow, middle, wide, roomy} {
-		if by, how := caught(t, nil, m, 2); by != "" {
+		of[m] = problems(t, m)
+	}
+	testCaught(t, Decode, of)
+}
+
+// testCaught plants faults, of which each must be caught by a problem of its
+// model, all of which are right without one.
+func testCaught(t *testing.T, all []Fault, of map[Model][]problem) {
+	t.Helper()
+	for m, in := range of {
+		if by, how := caught(t, nil, in, 2); by != "" {
 			t.Fatalf("%+v without a fault: %s: %s", m, by, how)
 		}
 	}
@@ -133,16 +162,16 @@ func TestCaught(t *testing.T) {
 	}
 	w := table.NewWriter()
 	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
-	for i := range All {
-		f := &All[i]
-		by, how := caught(t, f, f.Model, seeds)
+	for i := range all {
+		f := &all[i]
+		by, how := caught(t, f, of[f.Model], seeds)
 		if by == "" {
 			by = "NOTHING"
 			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Model.Heads, how)
 		}
 		w.AppendRow(table.Row{f.Name, f.Kernel, f.Model.Heads, by})
 	}
-	t.Logf("%d faults\n%s", len(All), w.Render())
+	t.Logf("%d faults\n%s", len(all), w.Render())
 }
 
 // TestPlant checks that a fault without a place is an error.
@@ -151,7 +180,11 @@ func TestPlant(t *testing.T) {
 	if got, err := f.Plant([]byte("b1 b2 b3")); err != nil || string(got) != "b1 b2 c3" {
 		t.Errorf("%s %v", got, err)
 	}
-	f.Nth = 3
+	f = Fault{Name: "x", Kernel: "k", Pattern: `wait <k full>`, Replace: "wait"}
+	if got, err := f.Plant([]byte("// shared: k full at 24, 2 x b64\nwait [%r7+16]; wait [%r7+24];")); err != nil || !strings.HasSuffix(string(got), "\nwait [%r7+16]; wait;") {
+		t.Errorf("%s %v", got, err)
+	}
+	f = Fault{Name: "x", Kernel: "k", Pattern: `b(\d)`, Nth: 3, Replace: "c$1"}
 	if _, err := f.Plant([]byte("b1 b2 b3")); err == nil {
 		t.Error("planted at a place that is not there")
 	}

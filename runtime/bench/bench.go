@@ -93,6 +93,7 @@ type Bench struct {
 	next     int64   // index into order of the page to be used next
 	random   *rand.Rand
 	decodes  map[runtime.DecodeShape]*runtime.Decode
+	prefills map[int]*runtime.Prefill // by heads
 	compiled []*runtime.Kernel
 	meter    runtime.Meter // nil where there is none, or no run needs it
 	meterErr error
@@ -100,7 +101,7 @@ type Bench struct {
 
 // New allocates the pool and fills it with random records.
 func New(c Config) (_ *Bench, err error) {
-	b := &Bench{Config: c, decodes: map[runtime.DecodeShape]*runtime.Decode{}, random: rand.New(rand.NewPCG(seed, 0))}
+	b := &Bench{Config: c, decodes: map[runtime.DecodeShape]*runtime.Decode{}, prefills: map[int]*runtime.Prefill{}, random: rand.New(rand.NewPCG(seed, 0))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -142,6 +143,9 @@ func (b *Bench) Close() error {
 	var errs []error
 	for _, d := range b.decodes {
 		errs = append(errs, d.Close())
+	}
+	for _, p := range b.prefills {
+		errs = append(errs, p.Close())
 	}
 	if b.meter != nil {
 		errs = append(errs, b.meter.Close())

@@ -24,6 +24,7 @@ type hostDriver struct {
 	now        float64 // microseconds
 	launched   []string
 	pending    []byte // parameters of the last decode: only its output can still be seen
+	prefills   hostPrefills
 	spoil      func(out, lse []byte)
 	miss       int // items that the schedule kernel leaves out
 	meter      func() (runtime.Meter, error)
@@ -97,6 +98,7 @@ func (d *hostDriver) Download(dst []byte, src runtime.Ptr) error {
 		d.decode(d.pending)
 		d.pending = nil
 	}
+	d.attend()
 	copy(dst, d.from(src))
 	return nil
 }
@@ -113,9 +115,11 @@ func (d *hostDriver) Load([]byte) (runtime.Module, error) { return hostModule{},
 func (d *hostDriver) NewStream() (runtime.Stream, error)  { return &hostStream{d: d}, nil }
 func (d *hostDriver) NewEvent() (runtime.Event, error)    { return &hostEvent{}, nil }
 
-// EncodeTensorMap keeps the address and the number of pages.
+// EncodeTensorMap keeps the address and the second dimension: a page's tokens,
+// or heads.
 func (d *hostDriver) EncodeTensorMap(t runtime.TensorMap) (m [128]byte, err error) {
 	binary.LittleEndian.PutUint64(m[:], uint64(t.Address))
+	binary.LittleEndian.PutUint64(m[8:], t.Sizes[1])
 	return m, nil
 }
 
@@ -196,6 +200,10 @@ func (s *hostStream) Launch(l runtime.Launch) error {
 			s.d.pending = params
 		case "decode_schedule":
 			s.d.schedule(params)
+		case "expand_schedule":
+			s.d.prefills.schedule = params
+		case "expand_prefill":
+			s.d.prefills.pend(params)
 		}
 		return nil
 	})

@@ -96,7 +96,6 @@ type prefillCall struct {
 }
 
 // Prefill times a shape. A result that the reference contradicts is an error.
-// The kernels stay loaded only for the call: there is one for each head count.
 func (b *Bench) Prefill(s PrefillShape) (r PrefillResult, err error) {
 	r = PrefillResult{PrefillShape: s}
 	m := &memory{drv: b.Driver}
@@ -107,8 +106,11 @@ func (b *Bench) Prefill(s PrefillShape) (r PrefillResult, err error) {
 	return r, nil
 }
 
-// loadPrefill loads the kernels for a number of heads.
-func (b *Bench) loadPrefill(heads int) (*runtime.Prefill, error) {
+// prefill returns the kernels for a number of heads, loading them on first use.
+func (b *Bench) prefill(heads int) (*runtime.Prefill, error) {
+	if p := b.prefills[heads]; p != nil {
+		return p, nil
+	}
 	source, ok := b.Source.(runtime.PrefillSource)
 	if !ok {
 		return nil, &LoadError{errors.New("the source has no prefill kernels")}
@@ -121,16 +123,16 @@ func (b *Bench) loadPrefill(heads int) (*runtime.Prefill, error) {
 	if err != nil {
 		return nil, &LoadError{err}
 	}
+	b.prefills[heads] = p
 	b.compiled = append(b.compiled, p.Kernels()...)
 	return p, nil
 }
 
 func (b *Bench) timePrefill(r *PrefillResult, m *memory) (err error) {
-	p, err := b.loadPrefill(r.Heads)
+	p, err := b.prefill(r.Heads)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
 	r.BlockM, r.BlockN = p.Model().BlockM, p.Model().BlockN
 	c, err := b.placePrefill(r.PrefillShape, p, m)
 	if err != nil {
