@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -36,7 +37,7 @@ type LayerPlan struct {
 
 	layer    *Layer
 	absorbed []absorbedBatch
-	expanded expandedRequests
+	expanded []expandedBatch
 }
 
 // String says in a few words what was planned.
@@ -58,7 +59,14 @@ func (p *LayerPlan) String() string {
 	}
 	if n := count[planner.Expand] + count[planner.ExpandChunked]; n > 0 {
 		s := fmt.Sprintf("%d expanded", n)
-		if chunks := p.expanded.plan.Chunks; chunks > 1 {
+		chunks := 0
+		for i := range p.expanded {
+			chunks += p.expanded[i].plan.Chunks
+		}
+		if goes := len(p.expanded); goes > 1 {
+			s += fmt.Sprintf(" in %d goes", goes)
+		}
+		if chunks > len(p.expanded) {
 			s += fmt.Sprintf(" in %d chunks", chunks)
 		}
 		parts = append(parts, s)
@@ -69,11 +77,12 @@ func (p *LayerPlan) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// expandedRequests are those from the first to the last request that is expanded,
-// as sequences of one call of Extend; those between that are not are left out.
-type expandedRequests struct {
+// expandedBatch is requests that one call of Extend computes, as sequences from
+// the first to the last of them; what lies between and is not among them is left
+// out. A request that is expanded in pieces has a batch for each.
+type expandedBatch struct {
 	first, count int
-	rows         int // of q, up to the last one's end
+	row, rows    int // query tokens, up to the last one's end
 	plan         ExtendPlan
 	runs         []groupRun
 	lengths, cu  int64 // offsets in the schedule
@@ -121,11 +130,19 @@ func (l *Layer) plan(p *LayerPlan, o *LayerOptions) error {
 	if workspace == 0 {
 		workspace = planner.Unlimited
 	}
-	if err := l.decide(p, o, workspace); err != nil {
+	s := &l.shape
+	decider := planner.Planner{
+		Card: o.Card, Workspace: workspace,
+		Model: planner.Model{Heads: s.Heads, Latent: s.Latent, Rope: s.Rope, Nope: s.Nope, Value: s.Value},
+	}
+	if decider.Card == (planner.Card{}) {
+		decider.Card = planner.H200
+	}
+	if err := decide(p, o, &decider); err != nil {
 		return err
 	}
 	at := section(0)
-	if err := l.planExpanded(p, o, rows, workspace, &at); err != nil {
+	if err := l.planExpanded(p, o, rows, &decider, &at); err != nil {
 		return err
 	}
 	if err := l.planAbsorbed(p, rows, workspace, &at); err != nil {
@@ -146,7 +163,7 @@ func (s *section) next(bytes int64) int64 {
 }
 
 // decide fills in the paths.
-func (l *Layer) decide(p *LayerPlan, o *LayerOptions, workspace int64) (err error) {
+func decide(p *LayerPlan, o *LayerOptions, decider *planner.Planner) (err error) {
 	if o.Paths != nil {
 		if len(o.Paths) != len(p.Requests) {
 			return argumentError("paths", fmt.Sprintf("one for each of %d requests", len(p.Requests)), "there were %d", len(o.Paths))
@@ -165,65 +182,121 @@ func (l *Layer) decide(p *LayerPlan, o *LayerOptions, workspace int64) (err erro
 		}
 		return nil
 	}
-	s := &l.shape
-	decider := planner.Planner{
-		Card: o.Card, Workspace: workspace,
-		Model: planner.Model{Heads: s.Heads, Latent: s.Latent, Rope: s.Rope, Nope: s.Nope, Value: s.Value},
-	}
-	if decider.Card == (planner.Card{}) {
-		decider.Card = planner.H200
-	}
 	p.Paths, err = decider.Batch(p.Requests)
 	return err
 }
 
-// planExpanded plans the call of Extend.
-func (l *Layer) planExpanded(p *LayerPlan, o *LayerOptions, rows []int, workspace int64, at *section) (err error) {
-	e := &p.expanded
-	isExpanded := func(i int) bool { return p.Paths[i] == planner.Expand || p.Paths[i] == planner.ExpandChunked }
-	last := -1
-	capacity := ExtendCapacity{}
+// expands reports that request i is expanded.
+func (p *LayerPlan) expands(i int) bool {
+	return p.Paths[i] == planner.Expand || p.Paths[i] == planner.ExpandChunked
+}
+
+// planExpanded plans the calls of Extend: one for all requests, and where not all
+// is expanded at once, ones for each request whose new tokens carry so much from
+// chunk to chunk that little room would be left for the others.
+func (l *Layer) planExpanded(p *LayerPlan, o *LayerOptions, rows []int, decider *planner.Planner, at *section) error {
+	all := ExtendCapacity{QueryTokens: p.QueryTokens}
 	for i, r := range p.Requests {
-		if !isExpanded(i) {
+		if !p.expands(i) {
 			continue
 		}
-		if last < 0 {
-			e.first = i
-		}
-		last = i
-		capacity.MostQueries = max(capacity.MostQueries, r.New)
-		if capacity.KeyTokens += r.New + r.Prefix; capacity.KeyTokens > maxLayerTokens {
-			return argumentError("requests", fmt.Sprintf("at most %d tokens, prefixes included, in those that are expanded", maxLayerTokens), "had %d or more", capacity.KeyTokens)
+		all.Sequences, all.MostQueries = all.Sequences+1, max(all.MostQueries, r.New)
+		if all.KeyTokens += r.New + r.Prefix; all.KeyTokens > maxLayerTokens {
+			return argumentError("requests", fmt.Sprintf("at most %d tokens, prefixes included, in those that are expanded", maxLayerTokens), "had %d or more", all.KeyTokens)
 		}
 	}
-	if last < 0 {
+	if all.Sequences == 0 {
 		return nil
 	}
-	e.count, e.rows = last+1-e.first, rows[last+1]
-	capacity.Sequences, capacity.QueryTokens = e.count, e.rows
-	lse := upTo(4*int64(e.rows)*int64(l.shape.Heads), sectionAlign)
-	if e.plan, err = l.extend.Plan(capacity, o.Chunk, workspace-min(lse, workspace)); err != nil {
-		return err
+	whole, err := l.extend.Plan(all, o.Chunk, l.expandedRoom(decider, p.QueryTokens))
+	alone := func(r planner.Request) bool {
+		return o.Chunk == 0 && (err != nil || whole.Chunks > 1) && decider.Model.StateBytes(r.New) > decider.Workspace/4
 	}
-	e.lse = upTo(e.plan.WorkspaceBytes, sectionAlign)
-	p.WorkspaceBytes = e.lse + lse
-	if e.plan.Chunks > 1 {
+	together := func(i int) bool { return p.expands(i) && !alone(p.Requests[i]) }
+	first, last := -1, -1
+	for i := range p.Requests {
+		if together(i) {
+			if last = i; first < 0 {
+				first = i
+			}
+		}
+	}
+	if first >= 0 {
+		if err := l.planTogether(p, o, rows, decider, at, first, last, together); err != nil {
+			return err
+		}
+	}
+	for i, r := range p.Requests {
+		if !p.expands(i) || together(i) {
+			continue
+		}
+		row := rows[i]
+		for _, piece := range decider.Pieces(r) {
+			b := expandedBatch{first: i, count: 1, row: row, rows: piece.New}
+			b.runs = []groupRun{{request: i, requests: 1, each: 1, size: 1, after: rows[i+1] - row - piece.New}}
+			capacity := ExtendCapacity{Sequences: 1, QueryTokens: piece.New, KeyTokens: piece.New + piece.Prefix}
+			if err := l.planExtend(p, o, decider, at, b, capacity); err != nil {
+				return err
+			}
+			row += piece.New
+		}
+	}
+	if slices.ContainsFunc(p.expanded, func(b expandedBatch) bool { return b.plan.Chunks > 1 }) {
 		for i := range p.Paths {
-			if isExpanded(i) {
+			if p.expands(i) {
 				p.Paths[i] = planner.ExpandChunked
 			}
 		}
 	}
-	for i := e.first; i <= last; {
-		run := groupRun{request: i, each: 1, row: rows[i], step: p.Requests[i].New, size: 1, at: i - e.first, to: i - e.first, hidden: !isExpanded(i)}
-		for ; i <= last && p.Requests[i].New == run.step && !isExpanded(i) == run.hidden; i++ {
-			run.requests++
+	return nil
+}
+
+// lseBytes is the workspace for the LSEs that Extend writes and nobody asks for.
+func (l *Layer) lseBytes(rows int) int64 {
+	return upTo(4*int64(rows)*int64(l.shape.Heads), sectionAlign)
+}
+
+// expandedRoom is the workspace that is left to a call of Extend.
+func (l *Layer) expandedRoom(decider *planner.Planner, rows int) int64 {
+	return max(0, decider.Workspace-l.lseBytes(rows)-sectionAlign)
+}
+
+// planTogether plans the call for all requests that share one.
+func (l *Layer) planTogether(p *LayerPlan, o *LayerOptions, rows []int, decider *planner.Planner, at *section, first, last int, together func(int) bool) error {
+	b := expandedBatch{first: first, count: last + 1 - first, row: rows[first], rows: rows[last+1] - rows[first]}
+	capacity := ExtendCapacity{Sequences: b.count, QueryTokens: b.rows}
+	for i := first; i <= last; {
+		r := p.Requests[i]
+		run := groupRun{request: i, each: 1, row: rows[i] - b.row, step: r.New, size: 1, at: i - first, to: i - first, hidden: !together(i)}
+		for ; i <= last && p.Requests[i].New == run.step && !together(i) == run.hidden; i++ {
+			if run.requests++; !run.hidden {
+				capacity.MostQueries = max(capacity.MostQueries, run.step)
+				capacity.KeyTokens += run.step + p.Requests[i].Prefix
+				capacity.WithKeys++
+			}
 		}
-		e.runs = append(e.runs, run)
+		b.runs = append(b.runs, run)
 	}
+	return l.planExtend(p, o, decider, at, b, capacity)
+}
+
+// planExtend plans one call, and lays it out.
+func (l *Layer) planExtend(p *LayerPlan, o *LayerOptions, decider *planner.Planner, at *section, b expandedBatch, capacity ExtendCapacity) (err error) {
 	// What follows the last sequence begins where that ends.
-	e.runs = append(e.runs, groupRun{request: last, requests: 1, each: 1, row: e.rows, size: 1, at: e.count, to: e.count, hidden: true})
-	e.lengths, e.cu = at.next(4*int64(e.count+1)), at.next(4*int64(e.count+1))
-	e.schedule = at.next(e.plan.ScheduleBytes)
+	b.runs = append(b.runs, groupRun{request: b.first, requests: 1, each: 1, row: b.rows, size: 1, at: b.count, to: b.count, hidden: true})
+	if b.plan, err = l.extend.Plan(capacity, o.Chunk, l.expandedRoom(decider, b.rows)); err != nil {
+		var mistake *ArgumentError
+		least, e := l.extend.layout(&capacity, int64(l.extend.attend.model.BlockN))
+		if e == nil && errors.As(err, &mistake) && mistake.Argument == "workspace" {
+			return argumentError("workspace", fmt.Sprintf("at least %d to expand requests of up to %d new tokens", upTo(least.workspaceBytes, sectionAlign)+sectionAlign+l.lseBytes(b.rows), l.extend.mostQueries(&capacity)),
+				"was %d bytes", decider.Workspace)
+		}
+		return err
+	}
+	b.lse = upTo(b.plan.WorkspaceBytes, sectionAlign)
+	p.WorkspaceBytes = max(p.WorkspaceBytes, b.lse+l.lseBytes(b.rows))
+	b.lengths, b.cu = at.next(4*int64(b.count+1)), at.next(4*int64(b.count+1))
+	b.schedule = at.next(b.plan.ScheduleBytes)
+	p.expanded = append(p.expanded, b)
 	return nil
 }

@@ -58,18 +58,23 @@ func (l *Layer) schedule(s Stream, a *LayerStep) error {
 			return err
 		}
 	}
-	e := &a.Plan.expanded
-	if e.count == 0 {
-		return nil
+	for i := range a.Plan.expanded {
+		if err := l.scheduleExpanded(s, a, &a.Plan.expanded[i]); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (l *Layer) scheduleExpanded(s Stream, a *LayerStep, b *expandedBatch) error {
 	base := a.Schedule.Ptr
-	to := groupTarget{lengths: base + Ptr(e.lengths), rows: base + Ptr(e.cu)}
-	if err := l.writeGroups(s, a, e.runs, e.count+1, to); err != nil {
+	to := groupTarget{lengths: base + Ptr(b.lengths), rows: base + Ptr(b.cu)}
+	if err := l.writeGroups(s, a, b.runs, b.count+1, to); err != nil {
 		return err
 	}
 	return l.extend.Schedule(s, ExtendScheduleArgs{
-		Plan: e.plan, Causal: true, Buffer: Buffer{base + Ptr(e.schedule), e.plan.ScheduleBytes},
-		CuQ: l.views[viewCu].dense(to.rows, S32, int64(e.count)+1), KVLen: l.views[viewLengths].dense(to.lengths, S32, int64(e.count)),
+		Plan: b.plan, Causal: true, Buffer: Buffer{base + Ptr(b.schedule), b.plan.ScheduleBytes},
+		CuQ: l.views[viewCu].dense(to.rows, S32, int64(b.count)+1), KVLen: l.views[viewLengths].dense(to.lengths, S32, int64(b.count)),
 	})
 }
 
@@ -196,26 +201,28 @@ func (l *Layer) run(s Stream, a *LayerArgs) error {
 			return err
 		}
 	}
-	if a.Plan.expanded.count == 0 {
-		return nil
+	for i := range a.Plan.expanded {
+		if err := l.runExpanded(s, a, &a.Plan.expanded[i]); err != nil {
+			return err
+		}
 	}
-	return l.runExpanded(s, a, &a.Plan.expanded)
+	return nil
 }
 
-// runExpanded computes the requests that are expanded.
-func (l *Layer) runExpanded(s Stream, a *LayerArgs, e *expandedRequests) error {
+// runExpanded computes requests that are expanded.
+func (l *Layer) runExpanded(s Stream, a *LayerArgs, b *expandedBatch) error {
 	x := ExtendArgs{
-		Plan: e.plan, KV: a.KV, Weights: a.Weights, Scale: a.Scale,
-		BlockTable: l.views[viewTable].rows(&a.BlockTable, e.first, e.count),
-		Schedule:   Buffer{a.Schedule.Ptr + Ptr(e.schedule), e.plan.ScheduleBytes},
-		Workspace:  Buffer{a.Workspace.Ptr, e.plan.WorkspaceBytes},
-		Out:        l.views[viewOut].rows(&a.Out, 0, e.rows),
-		LSE:        l.views[viewLSE].dense(a.Workspace.Ptr+Ptr(e.lse), F32, int64(e.rows), int64(l.shape.Heads)),
+		Plan: b.plan, KV: a.KV, Weights: a.Weights, Scale: a.Scale,
+		BlockTable: l.views[viewTable].rows(&a.BlockTable, b.first, b.count),
+		Schedule:   Buffer{a.Schedule.Ptr + Ptr(b.schedule), b.plan.ScheduleBytes},
+		Workspace:  Buffer{a.Workspace.Ptr, b.plan.WorkspaceBytes},
+		Out:        l.views[viewOut].rows(&a.Out, b.row, b.rows),
+		LSE:        l.views[viewLSE].dense(a.Workspace.Ptr+Ptr(b.lse), F32, int64(b.rows), int64(l.shape.Heads)),
 	}
 	if !a.Q.absent() {
-		x.Q = l.views[viewQ].rows(&a.Q, 0, e.rows)
+		x.Q = l.views[viewQ].rows(&a.Q, b.row, b.rows)
 	} else {
-		x.QNope, x.QRope = l.views[viewQ].rows(&a.QNope, 0, e.rows), l.views[viewQRope].rows(&a.QRope, 0, e.rows)
+		x.QNope, x.QRope = l.views[viewQ].rows(&a.QNope, b.row, b.rows), l.views[viewQRope].rows(&a.QRope, b.row, b.rows)
 	}
 	return l.extend.Run(s, x)
 }

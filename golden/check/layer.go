@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/oracle"
@@ -176,6 +177,7 @@ func (r *Runner) judgeLayer(in *cases.Extend, p *runtime.LayerPlan, raw []byte) 
 	heads, size := c.Model.Heads, c.DType.Size()
 	width, stride := c.Model.Value*size, (c.Model.Value+outGapOf(c))*size
 	want := in.Oracle().Run()
+	var out []float32
 	for row := range in.Tokens() * heads {
 		token, sequence := row/heads, 0
 		for int(in.CuQ[sequence+1]) <= token {
@@ -194,7 +196,9 @@ func (r *Runner) judgeLayer(in *cases.Extend, p *runtime.LayerPlan, raw []byte) 
 				return outcome, fmt.Errorf("%s: element %d of the gap after it was written", name, (i-width)/size)
 			}
 		}
-		e, err := rowError(want.Row(row), c.DType.Decode(nil, at[:width]))
+		got := c.DType.Decode(nil, at[:width])
+		out = append(out, got...)
+		e, err := rowError(want.Row(row), got)
 		if err == nil && e > c.Tolerance.Out {
 			err = fmt.Errorf("out is off by %.2e of its norm, more than %.0e", e, c.Tolerance.Out)
 		}
@@ -204,5 +208,8 @@ func (r *Runner) judgeLayer(in *cases.Extend, p *runtime.LayerPlan, raw []byte) 
 		outcome.Errors.Out = max(outcome.Errors.Out, e)
 	}
 	outcome.Notes = p.String()
-	return outcome, nil
+	if r.Dump != "" {
+		err = dumpExtend(filepath.Join(r.Dump, c.Name), in, out, nil)
+	}
+	return outcome, err
 }

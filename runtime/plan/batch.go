@@ -15,6 +15,7 @@ func (p *Planner) Batch(requests []Request) ([]Path, error) {
 	}
 	paths := make([]Path, len(requests))
 	only, count := 0, 0
+	var longest Request
 	for i, r := range requests {
 		if r.New == 0 && r.Prefix >= 0 {
 			continue
@@ -22,7 +23,9 @@ func (p *Planner) Batch(requests []Request) ([]Path, error) {
 		if err := r.check(); err != nil {
 			return nil, fmt.Errorf("request %d: %w", i, err)
 		}
-		only, count = i, count+1
+		if only, count = i, count+1; r.New > longest.New {
+			longest = r
+		}
 	}
 	if count == 1 {
 		plan, err := p.Plan(requests[only])
@@ -51,7 +54,7 @@ func (p *Planner) Batch(requests []Request) ([]Path, error) {
 	for kind := range kinds {
 		mixed += p.Card.fixed(p.Model, kind)
 	}
-	if p.ChunkTokens() == 0 {
+	if !p.expandable(longest) {
 		mixed, expanded = math.Inf(1), math.Inf(1)
 	}
 	all := func(path Path) {
@@ -71,6 +74,17 @@ func (p *Planner) Batch(requests []Request) ([]Path, error) {
 	return paths, nil
 }
 
+// expandable reports that the workspace allows to expand a request, in pieces if
+// need be.
+func (p *Planner) expandable(r Request) bool {
+	for _, piece := range p.Pieces(r) {
+		if p.chunks(piece).chunks == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // absorbs is the seconds that a request adds to a batch that is absorbed.
 func (c Card) absorbs(m Model, r Request) float64 {
 	attend := max(r.Pairs()*m.AbsorbPair()/c.Decode, r.keys()*float64(m.RecordBytes())/c.Stream)
@@ -86,9 +100,9 @@ func (c Card) expands(m Model, r Request) float64 {
 // fixed is the seconds that a path takes whatever it computes: its launches, and
 // reading the weights.
 func (c Card) fixed(m Model, path Path) float64 {
-	launches := 4.0
+	launches := c.Launch + 3*c.Follow // decode, and what is beside it
 	if path == Expand {
-		launches = 2
+		launches = 2 * c.Launch
 	}
-	return launches*c.Launch + m.weightBytes()/c.Stream
+	return launches + m.weightBytes()/c.Stream
 }
