@@ -56,11 +56,11 @@ func (e *Extend) plan(plan *ExtendPlan, workspace int64) error {
 		chunk = min(upTo(min(chunk, line), tile), line)
 	default:
 		if chunk = e.largestChunk(c, line, workspace); chunk == 0 {
-			least, err := e.layout(c, tile)
+			least, err := e.leastWorkspace(c)
 			if err != nil {
 				return err
 			}
-			return argumentError("workspace", fmt.Sprintf("at least %d: a tile of %d tokens and the states of %d query tokens", least.workspaceBytes, tile, e.mostQueries(c)),
+			return argumentError("workspace", fmt.Sprintf("at least %d: a tile of %d tokens and the states of %d query tokens, or all tokens", least, tile, e.mostQueries(c)),
 				"was %d bytes", workspace)
 		}
 	}
@@ -70,6 +70,20 @@ func (e *Extend) plan(plan *ExtendPlan, workspace int64) error {
 	}
 	plan.Chunk, plan.Chunks, plan.ScheduleBytes, plan.WorkspaceBytes = int(l.chunk), int(l.chunks), l.scheduleBytes, l.workspaceBytes
 	return nil
+}
+
+// leastWorkspace returns the smallest workspace for a capacity: with chunks of one
+// tile, or with one chunk, which carries no states.
+func (e *Extend) leastWorkspace(c *ExtendCapacity) (int64, error) {
+	line, err := e.line(c)
+	if err != nil {
+		return 0, err
+	}
+	tiles, err := e.layout(c, int64(e.attend.model.BlockN))
+	if whole, e := e.layout(c, line); e == nil && (err != nil || whole.workspaceBytes < tiles.workspaceBytes) {
+		return whole.workspaceBytes, nil
+	}
+	return tiles.workspaceBytes, err
 }
 
 // line returns how long the sequences, each filled up to whole tiles of keys and

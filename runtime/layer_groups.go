@@ -149,7 +149,10 @@ func (l *Layer) absorbedBytes(tokens int) int64 {
 func (l *Layer) absorbedRoom(workspace int64) int {
 	query, latent, lse := l.absorbedRow()
 	most := maxLayerTokens / int64(l.shape.Heads) / int64(l.shape.Groups[0]) // as one of decode's calls numbers rows
-	n := int(min(most, (workspace-3*sectionAlign-l.decodeBytes)/(query+latent+lse)))
+	n := int(min(most, (workspace-l.decodeBytes)/(query+latent+lse)))
+	for n > 0 && l.absorbedBytes(n) > workspace { // for the gaps between sections
+		n--
+	}
 	if largest := l.shape.Groups[0]; n > largest {
 		n = n / largest * largest
 	}

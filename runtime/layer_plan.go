@@ -286,9 +286,9 @@ func (l *Layer) planExtend(p *LayerPlan, o *LayerOptions, decider *planner.Plann
 	b.runs = append(b.runs, groupRun{request: b.first, requests: 1, each: 1, row: b.rows, size: 1, at: b.count, to: b.count, hidden: true})
 	if b.plan, err = l.extend.Plan(capacity, o.Chunk, l.expandedRoom(decider, b.rows)); err != nil {
 		var mistake *ArgumentError
-		least, e := l.extend.layout(&capacity, int64(l.extend.attend.model.BlockN))
+		least, e := l.extend.leastWorkspace(&capacity)
 		if e == nil && errors.As(err, &mistake) && mistake.Argument == "workspace" {
-			return argumentError("workspace", fmt.Sprintf("at least %d to expand requests of up to %d new tokens", upTo(least.workspaceBytes, sectionAlign)+sectionAlign+l.lseBytes(b.rows), l.extend.mostQueries(&capacity)),
+			return argumentError("workspace", fmt.Sprintf("at least %d to expand requests of up to %d new tokens", upTo(least, sectionAlign)+sectionAlign+l.lseBytes(b.rows), l.extend.mostQueries(&capacity)),
 				"was %d bytes", decider.Workspace)
 		}
 		return err
