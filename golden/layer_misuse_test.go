@@ -216,3 +216,23 @@ func TestLayerLaunches(t *testing.T) {
 		}
 	}
 }
+
+// TestLayerAllocatesNothing: what is called for every layer of a model leaves no
+// garbage.
+func TestLayerAllocatesNothing(t *testing.T) {
+	dev, l := paperLayer(t)
+	for _, paths := range [][]plan.Path{{plan.Absorb, plan.Absorb, plan.Absorb}, somePaths} {
+		p, err := l.Plan(someRequests, runtime.LayerOptions{Paths: paths})
+		must(t, err)
+		a := paperArgs(p)
+		dev.launches = make([]string, 0, 1<<10)
+		n := testing.AllocsPerRun(10, func() {
+			dev.launches = dev.launches[:0]
+			must(t, l.Schedule(dev, a.LayerStep))
+			must(t, l.Run(dev, a))
+		})
+		if n > 0 {
+			t.Errorf("%v: %.1f allocations per call", paths, n)
+		}
+	}
+}

@@ -125,12 +125,12 @@ func (p *productKernel) describe(name string, address Ptr, sizes [3]uint64, stri
 	}
 	m := p.maps[name]
 	if !m.valid || m.address != address || m.sizes != sizes || m.strides != strides {
-		encoded, err := p.kernel.EncodeTensorMap(name, address, sizes[:], strides[:])
-		m.valid = err == nil
-		if err != nil {
+		m.address, m.sizes, m.strides = address, sizes, strides
+		encoded, err := p.kernel.EncodeTensorMap(name, address, m.sizes[:], m.strides[:])
+		if m.valid = err == nil; err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		m.address, m.sizes, m.strides, m.encoded = address, sizes, strides, encoded
+		m.encoded = encoded
 	}
 	p.params.TensorMap(name, &m.encoded)
 	return nil
