@@ -46,6 +46,16 @@ func ChooseBlockH(rows, batch, tokens, sms int) int {
 	return best
 }
 
+// ChooseSplits returns into how many even pieces every request is cut best by
+// blockH rows, where batch requests of so many tokens each are the most that
+// will come: as many as fill the device once, one where the requests do.
+func ChooseSplits(rows, blockH, batch, tokens, sms int) int {
+	spec := Spec{BlockH: blockH}
+	parts := max(1, sms/ceilQuotient(rows, blockH))
+	pieces := parts / max(1, batch)
+	return max(1, min(pieces, ceilQuotient(tokens, pageTokens)/spec.minAligned()))
+}
+
 // step estimates a decode step in microseconds, from the same piece lengths that
 // the schedule would take for requests of one length.
 func (c blockCost) step(rows, batch, tokens, sms int) float64 {

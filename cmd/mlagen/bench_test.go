@@ -53,7 +53,7 @@ func TestBenchShapes(t *testing.T) {
 		{op: "prefill", replays: 1}, {op: "decode"}, {op: "decode", replays: 1, sustained: -1},
 		{op: "decode", replays: 1, anchors: file, heads: numbers{7}}, {op: "decode", replays: 1, anchors: file + "x"},
 		{op: "decode", replays: 1, variant: "some"}, {op: "decode", replays: 1, variant: "all", tune: templates.Spec{BlockH: 16}},
-		{op: "decode", replays: 1, invariant: -1}, {op: "decode", replays: 1, invariant: 2, splits: 3},
+		{op: "decode", replays: 1, invariant: -2}, {op: "decode", replays: 1, invariant: 2, splits: 3},
 		{op: "schedule", replays: 1, sustained: 1}, {op: "schedule", replays: 1, anchors: file}, {op: "stream", replays: 1, variant: "all"}, {op: "schedule", replays: 1, invariant: 4},
 	} {
 		if _, err := f.shapes(); err == nil {
