@@ -11,20 +11,21 @@ import (
 // ProductModel is what a kernel that multiplies rows by the weights of heads
 // was generated for, read from its manifest's spec.
 type ProductModel struct {
-	Heads  int   `json:"heads"`
-	Latent int   `json:"latent"`
-	Rope   int   `json:"rope"` // 0 where the kernel copies none
-	Nope   int   `json:"nope"`
-	Value  int   `json:"value"`
-	Page   int   `json:"page"`    // tokens per page, 0 where the kernel reads no cache
-	BlockM int   `json:"block_m"` // rows of a tile
-	BlockN int   `json:"block_n"` // columns of a tile
-	DType  DType `json:"dtype"`
+	Heads   int   `json:"heads"`
+	Latent  int   `json:"latent"`
+	Rope    int   `json:"rope"` // 0 where the kernel copies none
+	Nope    int   `json:"nope"`
+	Value   int   `json:"value"`
+	Page    int   `json:"page"`    // tokens per page, 0 where the kernel reads no cache
+	BlockM  int   `json:"block_m"` // rows of a tile
+	BlockN  int   `json:"block_n"` // columns of a tile
+	Cluster int   `json:"cluster"` // CTAs of a cluster
+	DType   DType `json:"dtype"`
 }
 
 // same reports whether two kernels compute the same, whatever their tiles.
 func (m ProductModel) same(o ProductModel) bool {
-	m.BlockM, m.BlockN, o.BlockM, o.BlockN = 0, 0, 0, 0
+	m.BlockM, m.BlockN, m.Cluster = o.BlockM, o.BlockN, o.Cluster
 	return m == o
 }
 

@@ -207,9 +207,11 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	if err := u.kernel.result(&a.KVUp); err != nil {
 		return 0, err
 	}
-	// No range has more tiles than its rows fill, and one more at either end.
-	tiles := rows/int64(m.BlockM) + 2*batch
-	return min(u.sms, tiles*int64(m.Heads)), nil
+	// No range has more tiles than its rows fill, and one more at either end. A
+	// cluster takes as many tiles as it has CTAs, with one head or more.
+	tiles, cluster := rows/int64(m.BlockM)+2*batch, int64(max(1, m.Cluster))
+	groups := (tiles + cluster - 1) / cluster
+	return cluster * min(max(1, u.sms/cluster), groups*int64(m.Heads)), nil
 }
 
 // cache validates a paged source and returns the number of sequences.
