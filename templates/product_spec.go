@@ -126,8 +126,9 @@ func absorbOutDefaults(s Spec) Spec {
 }
 
 // withStages fills in the slots of the ring. A wide product has three, which
-// leaves room for a whole tile of output, a shared one four, which leave room
-// for two pieces of each warp's. A narrow one has as many as let narrowCTAs fit
+// leaves room for a whole tile of output, a shared one five, which leave room
+// for one piece of each warp's: weights that come early are worth more than a
+// second piece. A narrow one has as many as let narrowCTAs fit
 // on an SM.
 func (s Spec) withStages(g geometry) Spec {
 	switch {
@@ -138,7 +139,7 @@ func (s Spec) withStages(g geometry) Spec {
 		return s
 	}
 	if g.shared {
-		s.Stages = min(4, s.mostStages(g, hopper.SharedLimit))
+		s.Stages = min(5, s.mostStages(g, hopper.SharedLimit))
 	} else if s.wide() {
 		s.Stages = min(3, s.mostStages(g, hopper.SharedLimit))
 	} else {
