@@ -31,7 +31,6 @@ type absorb struct {
 	places  places
 	kernels []*productKernel // by rows of a tile, ascending
 	sms     int64
-	shared  int64 // bytes of one block, at most
 }
 
 // loadAbsorb loads the variants of one kernel, which differ in their tiles.
@@ -65,8 +64,7 @@ func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, s
 		}
 	}
 	slices.SortStableFunc(a.kernels, func(x, y *productKernel) int { return cmp.Compare(x.model.BlockM, y.model.BlockM) })
-	device := drv.Attributes()
-	a.places, a.sms, a.shared = newPlaces(drv, absorbArguments), int64(max(1, device.SMs)), int64(device.SharedPerBlock)
+	a.places, a.sms = newPlaces(drv, absorbArguments), int64(max(1, drv.Attributes().SMs))
 	return a, nil
 }
 
@@ -112,27 +110,10 @@ func (a *absorb) launch(s Stream, k *productKernel, tokens int64, columns int) e
 	m := &k.model
 	tiles := (tokens + int64(m.BlockM) - 1) / int64(m.BlockM) * int64(m.Heads) * int64(columns/m.BlockN)
 	if k.wide() {
-		return k.launch(s, min(tiles, a.sms))
-	}
-	if n := a.resident(k); n >= manyResident {
-		tiles = min(tiles, n/2*a.sms)
+		tiles = min(tiles, a.sms)
 	}
 	return k.launch(s, tiles)
 }
-
-// manyResident is how many blocks of a narrow kernel an SM must hold for a launch
-// to take half of the places and go through its tiles there: the next launch's
-// blocks have their weights brought in the other half. With fewer, a block for
-// each tile keeps more of the weights on their way.
-const manyResident = 4
-
-// resident returns how many blocks fit on an SM by their shared memory.
-func (a *absorb) resident(k *productKernel) int64 {
-	return (a.shared + sharedReserve) / (int64(k.kernel.Manifest.Shared) + sharedReserve)
-}
-
-// sharedReserve is the shared memory that the system takes of each block's.
-const sharedReserve = 1024
 
 // The arguments whose addresses are looked up.
 const (

@@ -65,11 +65,6 @@ func (r headRows) tile(p *product, i gen.Value) headTile {
 	}
 }
 
-// tiles returns the number of tiles.
-func (r headRows) tiles(p *product) gen.Value {
-	return r.rowTiles().Mul(p.g.columns / r.s.BlockN * r.s.Heads)
-}
-
 func (r headRows) rowTiles() gen.Value {
 	return r.tokens.Read().Add(r.s.BlockM - 1).Div(r.s.BlockM)
 }
@@ -90,7 +85,8 @@ func (r headRows) build(p *product, extra func(t headTile, rows gen.Value)) {
 		return
 	}
 	each := func(body func(headTile)) {
-		k.For("item", k.Block(), r.tiles(p), k.Blocks(), func(i gen.Value) { body(r.tile(p, i)) })
+		total := r.rowTiles().Mul(p.g.columns / s.BlockN * s.Heads)
+		k.For("item", k.Block(), total, k.Blocks(), func(i gen.Value) { body(r.tile(p, i)) })
 	}
 	work := wideWork{
 		tiles: func(body func(wideTile, func(gen.Place, gen.Value, gen.Value))) {

@@ -4,93 +4,71 @@ import (
 	"github.com/mlagen/mlagen/gen"
 )
 
-// narrow builds the body of a product with few rows, which lie on wgmma's N, and
-// the weights' columns on its M:
+// narrow builds the body of a product with few rows: one tile per CTA, rows on
+// wgmma's N and the weights' columns on its M:
 //
 //	outᵀ[column, row] = Σ_depth weights[column, depth] · rows[row, depth]
 //
-// Reading the weights is all the time that it takes, so that they must never
-// cease to come: CTAs ask for as many of theirs as the ring holds before the
-// grid that makes the rows has ended, and are small enough that all of the next
-// launch's do so beside this one's.
+// The ring holds all of the contraction where it can, so that a CTA asks for
+// all its weights at once, before the grid that makes the rows has ended; CTAs
+// are small, so that those of the next launch do so beside this one's.
 func (p *product) narrow(r headRows, extra func(t headTile, rows gen.Value)) {
 	k, s := p.k, p.s
-	stage := k.SharedTile("stage", s.stageTile(s.BlockN))
 	p.ring = k.Ring("blocks", s.Stages, 2, 4, 0, s.rowsTile(), s.weightsTile(p.g))
+	stage := k.SharedTile("stage", s.stageTile(s.BlockN))
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.AllowNextGrid()
-	each := func(body func(t headTile)) {
-		k.For("item", k.Block(), r.tiles(p), k.Blocks(), func(i gen.Value) { body(r.tile(p, i)) })
-	}
+	t := r.tile(p, k.Block())
+
 	multiply := func() {
 		team := k.NamedBarrier(gen.WarpgroupThreads)
-		slots := p.ring.Reader()
-		k.WaitForPreviousGrid() // before results are written
-		each(func(t headTile) {
-			accs := p.multiplyNarrow(slots)
-			team.Sync() // the stage is free again
-			for i, acc := range accs {
-				var packed []gen.Value
-				for e := 0; e < len(acc.R); e += 2 {
-					packed = append(packed, k.Pack(s.dtype(), acc.R[e].Value, acc.R[e+1].Value))
-				}
-				stage.StoreTransposed(packed, i*gen.AccumulatorRows)
-			}
-			team.Sync()
-			p.copyStage(stage, t, r.end(t))
-		})
-	}
-	weights := func() {
-		slots := p.ring.Filler()
-		k.OneLane(func() {
-			policy := k.EvictFirst()
-			each(func(t headTile) { p.loadWeights(slots, policy, t.head, t.column) })
-		})
-	}
-	rows := func() {
-		slots := p.ring.Filler()
-		k.WaitForPreviousGrid()
-		k.OneLane(func() {
-			policy := k.EvictNormal()
-			each(func(t headTile) {
-				k.For("depth", 0, p.g.depth, depthBlock, func(depth gen.Value) { r.load(slots.Next(), policy, depth, t) })
-			})
-		})
-		if extra != nil {
-			each(func(t headTile) { k.If(t.column.Eq(0), func() { extra(t, r.end(t)) }) })
+		accs := make([]gen.Accumulator, s.BlockN/gen.AccumulatorRows)
+		for i := range accs {
+			accs[i] = k.Accumulator(s.BlockM)
 		}
+		slots := p.ring.Reader()
+		speaker := k.Lane().Eq(0)
+		for block := range p.depthBlocks() {
+			slot := slots.Next()
+			for i, acc := range accs {
+				k.Multiply(acc, p.weightsOf(slot), slot.Tile(rowsPart).KMajor(), i*gen.AccumulatorRows, block > 0)
+			}
+			k.CommitMultiply()
+			if block+s.Stages < p.depthBlocks() { // somebody waits for the slot
+				k.WaitMultiply(0)
+				slot.Release(speaker)
+			}
+		}
+		k.WaitMultiply(0)
+		for i, acc := range accs {
+			var packed []gen.Value
+			for e := 0; e < len(acc.R); e += 2 {
+				packed = append(packed, k.Pack(s.dtype(), acc.R[e].Value, acc.R[e+1].Value))
+			}
+			stage.StoreTransposed(packed, i*gen.AccumulatorRows)
+		}
+		team.Sync()
+		k.WaitForPreviousGrid()
+		p.copyStage(stage, t, r.end(t))
 	}
 	k.Roles(
 		gen.Role{Name: "multiply", Warps: gen.Warpgroups(1), Body: multiply},
-		gen.Role{Name: "weights", Warps: 1, Body: weights},
-		gen.Role{Name: "rows", Warps: 1, Body: rows},
+		gen.Role{Name: "weights", Warps: 1, Body: func() {
+			k.OneLane(func() { p.loadWeights(p.ring.Filler(), k.EvictFirst(), t.head, t.column) })
+		}},
+		gen.Role{Name: "rows", Warps: 1, Body: func() {
+			k.WaitForPreviousGrid()
+			k.OneLane(func() {
+				slots, policy := p.ring.Filler(), k.EvictNormal()
+				k.For("depth", 0, p.g.depth, depthBlock, func(depth gen.Value) { r.load(slots.Next(), policy, depth, t) })
+			})
+			if extra != nil {
+				k.If(t.column.Eq(0), func() { extra(t, r.end(t)) })
+			}
+		}},
 	)
 	k.WaitForPreviousGrid() // who waits for this kernel waits for those before
-}
-
-// multiplyNarrow multiplies the tile in the next slots.
-func (p *product) multiplyNarrow(slots *gen.Reader) []gen.Accumulator {
-	k, s := p.k, p.s
-	accs := make([]gen.Accumulator, s.BlockN/gen.AccumulatorRows)
-	for i := range accs {
-		accs[i] = k.Accumulator(s.BlockM)
-	}
-	speaker := k.Lane().Eq(0)
-	var before gen.Place
-	for block := range p.depthBlocks() {
-		slot := slots.Next()
-		k.MultiplyAll(accs, p.weightsOf(slot), slot.Tile(rowsPart).KMajor(), block > 0)
-		k.CommitMultiply()
-		if block > 0 {
-			k.WaitMultiply(1)
-			before.Release(speaker)
-		}
-		before = slot
-	}
-	k.WaitMultiply(0)
-	before.Release(speaker)
-	return accs
 }
 
 // copyStage writes the staged rows to the output.

@@ -11,7 +11,7 @@ import (
 // and absorb-o. A spec's BlockM is the rows, that is tokens, of an output tile,
 // BlockN its columns, of one head. With 128 rows and more, two warpgroups have
 // the rows on wgmma's M and run through many tiles; with fewer, one warpgroup
-// has them on wgmma's N and the weights on its M. Up-project's
+// has them on wgmma's N and the weights on its M, one tile per CTA. Up-project's
 // rows are the same for all heads: its warpgroups have a tile each.
 var (
 	upProjectFamily   = family{upProjectDefaults, validateUpProject}
@@ -96,13 +96,9 @@ func absorbQueryDefaults(s Spec) Spec {
 		s.BlockM = wideRows
 	}
 	if s.BlockN == 0 {
-		switch {
-		case s.wide():
+		s.BlockN = 128
+		if s.wide() {
 			s.BlockN = min(256, s.Latent)
-		case s.BlockM <= 8 || s.BlockM > fewRows:
-			s.BlockN = 128
-		default: // slots of this size fill the shared memory better
-			s.BlockN = 64
 		}
 	}
 	return s.withStages(s.queryAbsorption())
@@ -126,9 +122,10 @@ func absorbOutDefaults(s Spec) Spec {
 }
 
 // withStages fills in the slots of the ring. A wide product has three, which
-// leaves room for a whole tile of output, a shared one four, which leave room
-// for two pieces of each warp's. A narrow one has as many as let narrowCTAs fit
-// on an SM.
+// leaves room for a whole tile of output, a shared one five, which leave room
+// for one piece of each warp's: weights that come early are worth more than a
+// second piece. A narrow one has all of the contraction, as far as narrowCTAs
+// fit on an SM.
 func (s Spec) withStages(g geometry) Spec {
 	switch {
 	case s.Stages != 0:
@@ -138,32 +135,20 @@ func (s Spec) withStages(g geometry) Spec {
 		return s
 	}
 	if g.shared {
-		s.Stages = min(4, s.mostStages(g, hopper.SharedLimit))
+		s.Stages = min(5, s.mostStages(g, hopper.SharedLimit))
 	} else if s.wide() {
 		s.Stages = min(3, s.mostStages(g, hopper.SharedLimit))
 	} else {
-		s.Stages = min(g.depth/depthBlock*narrowTiles, s.mostStages(g, hopper.SharedSM/s.narrowCTAs()-hopper.SharedReserve))
+		s.Stages = min(g.depth/depthBlock, s.mostStages(g, hopper.SharedSM/narrowCTAs-hopper.SharedReserve))
 	}
 	s.Stages = max(2, s.Stages)
 	return s
 }
 
-// fewRows is how many rows a narrow product may have for which only the
-// weights' bytes count.
-const fewRows = 32
-
-// narrowTiles is how many tiles of a narrow product the ring holds, where there
-// is room.
-const narrowTiles = 4
-
-// narrowCTAs is how many CTAs of a narrow product fit on an SM: half of them
-// are the next launch's, which have their weights brought already.
-func (s Spec) narrowCTAs() int {
-	if s.BlockM <= fewRows {
-		return 4
-	}
-	return 3
-}
+// narrowCTAs is how many CTAs of a narrow product fit on an SM where there is a
+// choice: half of them may be the next launch's, which have their weights
+// brought already.
+const narrowCTAs = 3
 
 // geometry is the shape of a head's product.
 type geometry struct {
