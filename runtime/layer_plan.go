@@ -230,8 +230,9 @@ func (l *Layer) planExpanded(p *LayerPlan, o *LayerOptions, rows []int, decider 
 		if !p.expands(i) || together(i) {
 			continue
 		}
-		row := rows[i]
-		for _, piece := range decider.Pieces(r) {
+		row, cut := rows[i], *decider
+		cut.Workspace = l.expandedRoom(decider, r.New)
+		for _, piece := range cut.Pieces(r) {
 			b := expandedBatch{first: i, count: 1, row: row, rows: piece.New}
 			b.runs = []groupRun{{request: i, requests: 1, each: 1, size: 1, after: rows[i+1] - row - piece.New}}
 			capacity := ExtendCapacity{Sequences: 1, QueryTokens: piece.New, KeyTokens: piece.New + piece.Prefix}

@@ -19,7 +19,7 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	op, device, anchors, csv   string
-	variant                    string
+	variant, path              string
 	heads, sq, batch, kv       numbers
 	tokens, prefix             numbers
 	workspace                  int64
@@ -44,6 +44,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.Var(&f.tokens, "tokens", "tokens of a product, a `list` (with -op absorb 1,16,64,128,256,1024,4096; with -op upproject 1024,4096,8192)")
 	fs.Var(&f.prefix, "prefix", "with -op extend: cached tokens before the new ones, a `list` (32768)")
 	fs.Int64Var(&f.workspace, "workspace", defaultWorkspace, "with -op extend: `bytes` for what is expanded at a time")
+	fs.StringVar(&f.path, "path", "expand", "with -op extend: `path` to time, absorb, expand, or both")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
 	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
@@ -104,8 +105,10 @@ left out) and -kv keys each, 128 heads; tensors rotate so that none is in the
 L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.
 
 -op extend times -batch requests of -sq new tokens (512) on -prefix cached ones on
-the expand path, chunk by chunk in -workspace bytes, 128 heads; the time beside is
-a bound, 1.08 times what its FLOP take at 650 TFLOPS and 60 µs.`,
+the expand path, chunk by chunk in -workspace bytes, 128 heads, or with -path on
+the absorb path, products with the weights included. The times beside are a bound,
+1.08 times what the path's FLOP take at 650 TFLOPS and 60 µs, and what mlagen plan
+expects.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {

@@ -24,11 +24,23 @@ func (f *benchFlags) extendShapes() (shapes []bench.ExtendShape, err error) {
 	case f.splits != 0 || f.invariant != 0 || f.variant == allVariants || f.varlen || f.tune.BlockH != 0 || f.anchors != "" || f.kv != nil:
 		return nil, usagef("-kv, -splits, -invariant, -variant all, -varlen, -anchors and -block-h are not for -op extend")
 	}
+	paths := []bool{false} // absorbed
+	switch f.path {
+	case "expand":
+	case "absorb":
+		paths = []bool{true}
+	case "both":
+		paths = []bool{true, false}
+	default:
+		return nil, usagef("-path %q is unknown; absorb, expand and both can be timed", f.path)
+	}
 	for _, heads := range f.heads.or(128) {
 		for _, batch := range f.batch.or(1) {
 			for _, prefix := range f.prefix.or(32768) {
 				for _, n := range f.sq.or(512) {
-					shapes = append(shapes, bench.ExtendShape{Heads: heads, Batch: batch, New: n, Prefix: prefix, Workspace: f.workspace})
+					for _, absorb := range paths {
+						shapes = append(shapes, bench.ExtendShape{Heads: heads, Batch: batch, New: n, Prefix: prefix, Workspace: f.workspace, Absorb: absorb})
+					}
 				}
 			}
 		}
@@ -117,8 +129,8 @@ func (r *extendReport) measure(b interface {
 	return wrong, nil
 }
 
-// planned is the planner's estimate in microseconds, 0 where it says that
-// another path is the only one.
+// planned is the planner's estimate of the path in microseconds, 0 where it has
+// none: for a batch, or a workspace that does not allow the path.
 func planned(r bench.ExtendResult) float64 {
 	p := plan.Planner{Card: plan.H200, Model: plan.DeepSeek(r.Heads), Workspace: r.Workspace}
 	decided, err := p.Plan(plan.Request{New: r.New, Prefix: r.Prefix})
@@ -127,11 +139,33 @@ func planned(r bench.ExtendResult) float64 {
 	}
 	best := 0.0
 	for _, e := range decided.Estimates {
-		if e.Possible && e.Path != plan.Absorb {
+		if e.Possible && (e.Path == plan.Absorb) == r.Absorb {
 			best = 1e6 * e.Seconds
 		}
 	}
 	return best
+}
+
+// choice is the path that the planner chooses.
+func choice(r bench.ExtendResult) string {
+	p := plan.Planner{Card: plan.H200, Model: plan.DeepSeek(r.Heads), Workspace: r.Workspace}
+	requests := make([]plan.Request, r.Batch)
+	for i := range requests {
+		requests[i] = plan.Request{New: r.New, Prefix: r.Prefix}
+	}
+	paths, err := p.Batch(requests)
+	if err != nil || len(paths) == 0 {
+		return ""
+	}
+	return string(paths[0])
+}
+
+// pathName is the path that was timed.
+func pathName(r bench.ExtendResult) string {
+	if r.Absorb {
+		return string(plan.Absorb)
+	}
+	return string(plan.Expand)
 }
 
 // print writes the table.
@@ -140,7 +174,7 @@ func (r *extendReport) print(w io.Writer) error {
 	a := r.attributes
 	fmt.Fprintf(&out, "%s, %d SMs, driver for CUDA %d.%d; the bound is 1.08 × the FLOP at 650 TFLOPS + 60 µs\n", r.device, a.SMs, a.DriverVersion/1000, a.DriverVersion%1000/10)
 	if len(r.rows) > 0 {
-		header := []any{"heads", "batch", "new", "prefix", "workspace MB", "chunks", "µs", "TFLOPS", "bound µs", "of bound", "planned µs", "spread", "schedule µs", "out error", "lse error"}
+		header := []any{"heads", "batch", "new", "prefix", "path", "workspace MB", "chunks", "µs", "TFLOPS", "bound µs", "of bound", "planned µs", "planned ÷ µs", "chosen", "spread", "schedule µs", "out error", "lse error"}
 		sustained := r.rows[0].SustainedMicroseconds > 0
 		if sustained {
 			header = append(header, "sustained µs", "TFLOPS", "W", "SM MHz")
@@ -148,8 +182,9 @@ func (r *extendReport) print(w io.Writer) error {
 		t := newTable(header...)
 		for _, x := range r.rows {
 			cells := []any{
-				x.Heads, x.Batch, x.New, x.Prefix, fixed(float64(x.WorkspaceBytes)/1e6, 0), fmt.Sprintf("%d × %d", x.Chunks, x.Chunk),
+				x.Heads, x.Batch, x.New, x.Prefix, pathName(x), fixed(float64(x.WorkspaceBytes)/1e6, 0), fmt.Sprintf("%d × %d", x.Chunks, x.Chunk),
 				fixed(x.Microseconds, 1), fixed(x.TFLOPS(x.Microseconds), 0), fixed(x.Bound(), 0), fixed(x.Microseconds/x.Bound(), 3), fixed(planned(x), 0),
+				fixed(planned(x)/x.Microseconds, 3), choice(x),
 				percent(x.Spread), fixed(x.ScheduleMicros, 1), fmt.Sprintf("%.1e", x.OutError), fmt.Sprintf("%.1e", x.LSEError),
 			}
 			if sustained {
@@ -183,6 +218,7 @@ func (r *extendReport) csv() []byte {
 		{"batch", func(x row) string { return strconv.Itoa(x.Batch) }},
 		{"new", func(x row) string { return strconv.Itoa(x.New) }},
 		{"prefix", func(x row) string { return strconv.Itoa(x.Prefix) }},
+		{"path", pathName},
 		{"workspace", func(x row) string { return strconv.FormatInt(x.WorkspaceBytes, 10) }},
 		{"chunk", func(x row) string { return strconv.Itoa(x.Chunk) }},
 		{"chunks", func(x row) string { return strconv.Itoa(x.Chunks) }},
@@ -190,6 +226,7 @@ func (r *extendReport) csv() []byte {
 		{"tflops", func(x row) string { return fixed(x.TFLOPS(x.Microseconds), 2) }},
 		{"bound_us", func(x row) string { return fixed(x.Bound(), 2) }},
 		{"planned_us", func(x row) string { return fixed(planned(x), 2) }},
+		{"chosen", choice},
 		{"spread", func(x row) string { return fixed(x.Spread, 4) }},
 		{"calls", func(x row) string { return strconv.Itoa(x.Calls) }},
 		{"schedule_us", func(x row) string { return fixed(x.ScheduleMicros, 3) }},

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/plan"
 )
 
 // ExtendShape is new tokens on cached prefixes to be timed: requests of equal
@@ -19,19 +20,26 @@ type ExtendShape struct {
 	New       int   // new tokens of each, in the cache as well
 	Prefix    int   // cached tokens before them
 	Workspace int64 // bytes for what is expanded at a time
+	Absorb    bool  // on the absorb path, which has no workspace of that kind
 }
 
 // String names the shape in messages.
 func (s ExtendShape) String() string {
+	if s.Absorb {
+		return fmt.Sprintf("heads %d, batch %d, %d new on %d, absorbed", s.Heads, s.Batch, s.New, s.Prefix)
+	}
 	return fmt.Sprintf("heads %d, batch %d, %d new on %d, %d bytes of workspace", s.Heads, s.Batch, s.New, s.Prefix, s.Workspace)
 }
 
 // keys is the tokens of a request.
 func (s ExtendShape) keys() int { return s.New + s.Prefix }
 
-// FLOP counts multiplications and additions: expanding every token, and both
-// products over visible pairs.
+// FLOP counts multiplications and additions: expanding every token, or absorbing
+// the new ones, and both products over visible pairs.
 func (s ExtendShape) FLOP() float64 {
+	if s.Absorb {
+		return float64(s.Batch) * plan.DeepSeek(s.Heads).AbsorbFLOP(plan.Request{New: s.New, Prefix: s.Prefix})
+	}
 	expand := ProductShape{UpProject, s.Heads, s.Batch * s.keys()}
 	attend := PrefillShape{s.Heads, s.Batch, s.New, s.keys(), true}
 	return expand.FLOP() + attend.FLOP()
@@ -76,20 +84,33 @@ type extendCall struct {
 	e        *runtime.Extend
 	schedule runtime.ExtendScheduleArgs
 	args     []runtime.ExtendArgs // calls take block tables and weights in turn
+	layers   []runtime.LayerArgs  // on the absorb path
 	tables   [][]int32
 	weights  flat
+}
+
+// out is where the calls' output lies.
+func (c *extendCall) out() *runtime.Tensor {
+	if c.Absorb {
+		return &c.layers[0].Out
+	}
+	return &c.args[0].Out
 }
 
 // width is the entries of a request in a block table.
 func (s ExtendShape) width() int64 { return pagesOf(int32(s.keys())) }
 
-// Extend times a shape on the expand path. A result that the reference
+// Extend times a shape, on the expand path unless it says otherwise. A result that the reference
 // contradicts is an error.
 func (b *Bench) Extend(s ExtendShape, product ProductReference) (r ExtendResult, err error) {
 	r = ExtendResult{ExtendShape: s}
 	m := &memory{drv: b.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()
-	if err := b.timeExtend(&r, m, product); err != nil {
+	time := b.timeExtend
+	if s.Absorb {
+		time = b.timeAbsorbed
+	}
+	if err := time(&r, m, product); err != nil {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
 	return r, nil
@@ -198,27 +219,20 @@ func (s ExtendShape) extendCalls() int {
 	return max(2, min(64, int(8000/guess)))
 }
 
+// extendInputs is what calls on either path have in device memory.
+type extendInputs struct {
+	cuQ, kvLen, q, kv, weights, out, lse runtime.Tensor
+	tables                               []runtime.Tensor // of each call
+}
+
 // placeExtend allocates a shape's memory.
 func (b *Bench) placeExtend(s ExtendShape, e *runtime.Extend, m *memory) (*extendCall, error) {
-	c := &extendCall{ExtendShape: s, e: e, weights: flat{newBlock(weightRows, weightDeviation, seed+2)}}
-	tokens, heads, batch := int64(s.Batch)*int64(s.New), int64(s.Heads), int64(s.Batch)
-	plan, err := e.Plan(runtime.ExtendCapacity{Sequences: s.Batch, QueryTokens: int(tokens), KeyTokens: s.Batch * s.keys(), MostQueries: s.New}, 0, s.Workspace)
+	c := &extendCall{ExtendShape: s, e: e}
+	plan, err := e.Plan(runtime.ExtendCapacity{Sequences: s.Batch, QueryTokens: s.Batch * s.New, KeyTokens: s.Batch * s.keys(), MostQueries: s.New}, 0, s.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	width := s.width()
-	if need := batch * width; need > b.pages {
-		return nil, fmt.Errorf("a call reads %d pages and the pool has %d", need, b.pages)
-	}
-	cu, lengths := make([]int32, s.Batch+1), make([]int32, s.Batch)
-	for i := range lengths {
-		cu[i+1], lengths[i] = int32((i+1)*s.New), int32(s.keys())
-	}
-	cuQ, err := m.upload("cu_q", encodeInts(cu))
-	if err != nil {
-		return nil, err
-	}
-	kvLen, err := m.upload("kv_len", encodeInts(lengths))
+	in, err := b.placeInputs(c, m)
 	if err != nil {
 		return nil, err
 	}
@@ -230,58 +244,79 @@ func (b *Bench) placeExtend(s ExtendShape, e *runtime.Extend, m *memory) (*exten
 	if err != nil {
 		return nil, err
 	}
-	c.schedule = runtime.ExtendScheduleArgs{
-		Plan: plan, CuQ: runtime.Dense(cuQ, runtime.S32, batch+1), KVLen: runtime.Dense(kvLen, runtime.S32, batch), Causal: true, Buffer: schedule,
+	c.schedule = runtime.ExtendScheduleArgs{Plan: plan, CuQ: in.cuQ, KVLen: in.kvLen, Causal: true, Buffer: schedule}
+	for _, table := range in.tables {
+		c.args = append(c.args, runtime.ExtendArgs{
+			Plan: plan, Schedule: schedule, Workspace: workspace, Scale: softmaxScale,
+			Q: in.q, KV: in.kv, BlockTable: table, Weights: in.weights, Out: in.out, LSE: in.lse,
+		})
 	}
-	calls := s.extendCalls()
+	return c, nil
+}
+
+// placeInputs allocates and fills what calls on either path take, outputs set to
+// NaN; c keeps what they are checked with.
+func (b *Bench) placeInputs(c *extendCall, m *memory) (in extendInputs, err error) {
+	s := c.ExtendShape
+	c.weights = flat{newBlock(weightRows, weightDeviation, seed+2)}
+	tokens, heads, batch, width := int64(s.Batch)*int64(s.New), int64(s.Heads), int64(s.Batch), s.width()
+	if need := batch * width; need > b.pages {
+		return in, fmt.Errorf("a call reads %d pages and the pool has %d", need, b.pages)
+	}
+	cu, lengths := make([]int32, s.Batch+1), make([]int32, s.Batch)
+	for i := range lengths {
+		cu[i+1], lengths[i] = int32((i+1)*s.New), int32(s.keys())
+	}
 	var all []int32
+	calls := s.extendCalls()
 	for range calls {
 		table := b.table(lengths, width)
 		c.tables = append(c.tables, table)
 		all = append(all, table...)
 	}
-	tables, err := m.upload("block tables", encodeInts(all))
-	if err != nil {
-		return nil, err
+	ints := func(name string, values []int32, to *runtime.Ptr) {
+		if err == nil {
+			*to, err = m.upload(name, encodeInts(values))
+		}
 	}
-	weightBytes := heads * upColumns * latent * elementSize
-	weights, err := m.alloc("weights", weightBytes)
+	memory := func(name string, size int64, to *runtime.Ptr) {
+		if err == nil {
+			*to, err = m.alloc(name, size)
+		}
+	}
+	var cuQ, kvLen, tables, weights, out, lse runtime.Ptr
+	weightBytes, outBytes := heads*upColumns*latent*elementSize, tokens*heads*value*elementSize
+	ints("cu_q", cu, &cuQ)
+	ints("kv_len", lengths, &kvLen)
+	ints("block tables", all, &tables)
+	memory("weights", weightBytes, &weights)
+	memory("out", outBytes, &out)
+	memory("lse", tokens*heads*4, &lse)
 	if err != nil {
-		return nil, err
+		return in, err
 	}
 	if err := c.weights.tile(b.Driver, b.stream, weights, weightBytes); err != nil {
-		return nil, err
+		return in, err
 	}
 	q, err := b.laid(m, "q", b.q, tokens*heads*keyColumns*elementSize)
 	if err != nil {
-		return nil, err
-	}
-	outBytes := tokens * heads * value * elementSize
-	out, err := m.alloc("out", outBytes)
-	if err != nil {
-		return nil, err
-	}
-	lse, err := m.alloc("lse", tokens*heads*4)
-	if err != nil {
-		return nil, err
+		return in, err
 	}
 	for ptr, size := range map[runtime.Ptr]int64{out: outBytes, lse: tokens * heads * 4} {
 		if err := b.Driver.Fill(ptr, 0xff, size); err != nil {
-			return nil, err
+			return in, err
 		}
 	}
-	for i := range calls {
-		c.args = append(c.args, runtime.ExtendArgs{
-			Plan: plan, Schedule: schedule, Workspace: workspace, Scale: softmaxScale,
-			Q:          runtime.Dense(q, runtime.BF16, tokens, heads, keyColumns),
-			KV:         runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
-			BlockTable: runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width),
-			Weights:    runtime.Dense(weights, runtime.BF16, heads, upColumns, latent),
-			Out:        runtime.Dense(out, runtime.BF16, tokens, heads, value),
-			LSE:        runtime.Dense(lse, runtime.F32, tokens, heads),
-		})
+	in = extendInputs{
+		cuQ: runtime.Dense(cuQ, runtime.S32, batch+1), kvLen: runtime.Dense(kvLen, runtime.S32, batch),
+		q: runtime.Dense(q, runtime.BF16, tokens, heads, keyColumns), kv: runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
+		weights: runtime.Dense(weights, runtime.BF16, heads, upColumns, latent),
+		out:     runtime.Dense(out, runtime.BF16, tokens, heads, value), lse: runtime.Dense(lse, runtime.F32, tokens, heads),
 	}
-	return c, nil
+	for i := range calls {
+		in.tables = append(in.tables, runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width))
+	}
+	return in, nil
 }
 
 // extendLSE downloads the log-sum-exps of the last call.
@@ -293,7 +328,8 @@ func (b *Bench) extendLSE(c *extendCall) ([]byte, error) {
 // verifyExtend holds random rows of the last call against the reference, which
 // takes the other path: it attends in latent space.
 func (b *Bench) verifyExtend(c *extendCall, raw []byte, product ProductReference) (outError, lseError float64, err error) {
-	lse := make([]float64, len(raw)/4)
+	lse := make([]float64, len(raw)/4) // none where the path gives none
+	rows := c.Batch * c.New * c.Heads
 	name := func(row int) string {
 		token := row / c.Heads
 		return fmt.Sprintf("request %d, new token %d, head %d", token/c.New, token%c.New, row%c.Heads)
@@ -310,9 +346,9 @@ func (b *Bench) verifyExtend(c *extendCall, raw []byte, product ProductReference
 	}
 	var checks []*check
 	for left := float64(checkBudget); left > 0; {
-		x := &check{row: b.random.IntN(len(lse)), out: make([]byte, value*elementSize)}
+		x := &check{row: b.random.IntN(rows), out: make([]byte, value*elementSize)}
 		left -= float64(c.keys()) * (record + latent)
-		if err := b.Driver.Download(x.out, c.args[0].Out.Ptr+runtime.Ptr(x.row*value*elementSize)); err != nil {
+		if err := b.Driver.Download(x.out, c.out().Ptr+runtime.Ptr(x.row*value*elementSize)); err != nil {
 			return 0, 0, err
 		}
 		checks = append(checks, x)
@@ -321,14 +357,17 @@ func (b *Bench) verifyExtend(c *extendCall, raw []byte, product ProductReference
 	for _, x := range checks {
 		wg.Go(func() {
 			want, wantLSE := b.extendRow(c, x.row, product)
-			x.wantLSE, x.outError, x.lseError = wantLSE, distance(want, x.out), math.Abs(lse[x.row]-wantLSE)
+			x.wantLSE, x.outError = wantLSE, distance(want, x.out)
+			if len(lse) > 0 {
+				x.lseError = math.Abs(lse[x.row] - wantLSE)
+			}
 		})
 	}
 	wg.Wait()
 	for _, x := range checks {
 		if !(x.outError <= outTolerance) || !(x.lseError <= lseTolerance) { // NaN never passes
-			return 0, 0, &WrongError{fmt.Sprintf("%s: out is off by %.2e of its norm (%.0e allowed), lse is %.6g and must be %.6g",
-				name(x.row), x.outError, outTolerance, lse[x.row], x.wantLSE)}
+			return 0, 0, &WrongError{fmt.Sprintf("%s: out is off by %.2e of its norm (%.0e allowed), lse by %.2e of %.6g",
+				name(x.row), x.outError, outTolerance, x.lseError, x.wantLSE)}
 		}
 		outError, lseError = max(outError, x.outError), max(lseError, x.lseError)
 	}
