@@ -149,9 +149,12 @@ func (e *Extend) Close() error {
 
 // ExtendScheduleArgs are the arguments of Schedule.
 type ExtendScheduleArgs struct {
-	Plan  ExtendPlan
-	CuQ   Tensor // s32 [sequences+1]: where a sequence's query tokens begin, from 0, and the end
-	KVLen Tensor // s32 [sequences]: cached tokens of each sequence, the query tokens included
+	Plan ExtendPlan
+	CuQ  Tensor // s32 [sequences+1]: where a sequence's query tokens begin, from 0, and the end
+	// KVLen is s32 [sequences]: cached tokens of each sequence, the query tokens
+	// included. A negative one leaves the sequence out: nothing is written for its
+	// query tokens, and nothing of it is read.
+	KVLen Tensor
 	// Causal makes query j of n see the first KVLen−n+1+j tokens of its sequence
 	// instead of all: the queries are the sequence's last tokens.
 	Causal bool
@@ -194,7 +197,7 @@ type ExtendArgs struct {
 	Schedule  Buffer // as Schedule filled it; Run counts in it: two runs with one schedule must not overlap
 	Workspace Buffer // Plan.WorkspaceBytes, aligned to 128 bytes
 
-	Out Tensor // [query tokens, heads, value], of the model's type; every element is written
+	Out Tensor // [query tokens, heads, value], of the model's type; every element is written, but of sequences that are left out
 	LSE Tensor // f32 [query tokens, heads], dense; −∞ for a row without a key
 
 	Scale    float32 // of the logits, 1/sqrt(nope+rope) times what the model adds

@@ -12,6 +12,7 @@ type ExtendCapacity struct {
 	QueryTokens int // rows of q; those past the last sequence get out 0 and lse −∞
 	KeyTokens   int // the most that the lengths of all sequences, query tokens included, may add up to
 	MostQueries int // the most query tokens that one sequence may have; 0 = QueryTokens
+	WithKeys    int // the most sequences that have a key; 0 = Sequences
 }
 
 // ExtendPlan is how a step is done: how many tokens are expanded at a time, and
@@ -55,11 +56,11 @@ func (e *Extend) plan(plan *ExtendPlan, workspace int64) error {
 		chunk = min(upTo(min(chunk, line), tile), line)
 	default:
 		if chunk = e.largestChunk(c, line, workspace); chunk == 0 {
-			least, err := e.layout(c, tile)
+			least, err := e.leastWorkspace(c)
 			if err != nil {
 				return err
 			}
-			return argumentError("workspace", fmt.Sprintf("at least %d: a tile of %d tokens and the states of %d query tokens", least.workspaceBytes, tile, e.mostQueries(c)),
+			return argumentError("workspace", fmt.Sprintf("at least %d: a tile of %d tokens and the states of %d query tokens, or all tokens", least, tile, e.mostQueries(c)),
 				"was %d bytes", workspace)
 		}
 	}
@@ -69,6 +70,20 @@ func (e *Extend) plan(plan *ExtendPlan, workspace int64) error {
 	}
 	plan.Chunk, plan.Chunks, plan.ScheduleBytes, plan.WorkspaceBytes = int(l.chunk), int(l.chunks), l.scheduleBytes, l.workspaceBytes
 	return nil
+}
+
+// leastWorkspace returns the smallest workspace for a capacity: with chunks of one
+// tile, or with one chunk, which carries no states.
+func (e *Extend) leastWorkspace(c *ExtendCapacity) (int64, error) {
+	line, err := e.line(c)
+	if err != nil {
+		return 0, err
+	}
+	tiles, err := e.layout(c, int64(e.attend.model.BlockN))
+	if whole, e := e.layout(c, line); e == nil && (err != nil || whole.workspaceBytes < tiles.workspaceBytes) {
+		return whole.workspaceBytes, nil
+	}
+	return tiles.workspaceBytes, err
 }
 
 // line returns how long the sequences, each filled up to whole tiles of keys and
@@ -81,6 +96,7 @@ func (e *Extend) line(c *ExtendCapacity) (int64, error) {
 	}{
 		{"sequences", c.Sequences, maxSequences}, {"query tokens", c.QueryTokens, math.MaxInt32 / 2},
 		{"key tokens", c.KeyTokens, math.MaxInt32 / 2}, {"most queries", c.MostQueries, int64(max(0, c.QueryTokens))},
+		{"with keys", c.WithKeys, int64(max(0, c.Sequences))},
 	} {
 		if x.v < 0 || int64(x.v) > x.most {
 			return 0, argumentError(x.name, fmt.Sprintf("0 to %d", x.most), "was %d", x.v)
@@ -88,7 +104,11 @@ func (e *Extend) line(c *ExtendCapacity) (int64, error) {
 	}
 	tile := int64(e.attend.model.BlockN)
 	// Every sequence with a key may end in a tile that is not full.
-	most := int64(c.KeyTokens) + (tile-1)*int64(min(c.Sequences, c.KeyTokens))
+	with := c.Sequences
+	if c.WithKeys > 0 {
+		with = c.WithKeys
+	}
+	most := int64(c.KeyTokens) + (tile-1)*int64(min(with, c.KeyTokens))
 	return max(tile, most/tile*tile), nil
 }
 

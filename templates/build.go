@@ -30,6 +30,7 @@ var (
 	decodeFamily = family{Spec.WithDefaults, Spec.Validate}
 	mergeFamily  = family{mergeDefaults, validateMerge}
 	appendFamily = family{appendDefaults, validateAppend}
+	layerFamily  = family{layerDefaults, validateLayer}
 )
 
 var all = []template{
@@ -46,6 +47,8 @@ var all = []template{
 	{Info{"up-project", "expands latents, paged or dense, to the keys and values of all heads"}, upProjectFamily, upProject},
 	{Info{"absorb-q", "multiplies queries by the key weights: into the latent space"}, absorbQueryFamily, absorbQuery},
 	{Info{"absorb-o", "multiplies attended latents by the value weights: out of the latent space"}, absorbOutFamily, absorbOut},
+	{Info{"layer-groups", "lists groups of query tokens, with the tokens that each sees, for calls that take them as sequences"}, layerFamily, layerGroups},
+	{Info{"layer-rows", "copies rows of tokens into the order in which they are computed, and back"}, layerFamily, layerRows},
 }
 
 // Kernels lists the kernels in a fixed order.

@@ -61,6 +61,9 @@ func emissions() []emission {
 		case "up-project", "absorb-q", "absorb-o":
 			list = append(list, productEmissions(kernel.Name)...)
 			continue
+		case "layer-groups", "layer-rows": // likewise
+			list = append(list, emission{kernel.Name, Spec{}})
+			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue

@@ -92,8 +92,10 @@ func (c extendScheduler) at(i, line gen.Value) extendSequence {
 	k, m := c.k, c.s.BlockM
 	query, end, keys := k.Var(c.cuQ.At(i).Load(0)), k.Var(c.queryTokens), k.Var(k.Int(0))
 	k.If(i.Lt(c.sequences), func() {
-		end.Set(c.cuQ.At(i).Load(1))
-		keys.Set(c.kvLen.At(i).Load(0).Max(0))
+		length := c.kvLen.At(i).Load(0)
+		keys.Set(length.Max(0))
+		// A sequence of negative length is left out, its query tokens with it.
+		end.Set(k.Select(length.Lt(0), query.Value, c.cuQ.At(i).Load(1)))
 	})
 	q := extendSequence{query: query.Max(0).Min(c.queryTokens), keys: keys.Value}
 	q.queries = end.Max(0).Min(c.queryTokens).Sub(q.query).Max(0)

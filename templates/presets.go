@@ -38,6 +38,8 @@ var presets = []Preset{
 	{"absorb-q-h128-m64", "absorb-q", Spec{Heads: 128, BlockM: 64}},
 	{"absorb-o-h128", "absorb-o", Spec{Heads: 128}},
 	{"absorb-o-h128-m16", "absorb-o", Spec{Heads: 128, BlockM: 16}},
+	{"layer-groups", "layer-groups", Spec{}},
+	{"layer-rows", "layer-rows", Spec{}},
 }
 
 // Presets lists the presets in a fixed order.

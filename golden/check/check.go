@@ -113,6 +113,7 @@ func (r *Runner) Case(c *cases.Case) Outcome {
 		"extend":    r.runExtend,
 		"upproject": r.runUpProject,
 		"absorb":    r.runAbsorb,
+		"layer":     r.runLayer,
 	}
 	run := operations[c.Op]
 	if run == nil {

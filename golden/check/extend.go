@@ -227,16 +227,21 @@ func (r *Runner) judgeExtend(in *cases.Extend, plan runtime.ExtendPlan, results 
 	return outcome, err
 }
 
-// dumpExtend writes an extend case's inputs and outputs for other programs.
+// dumpExtend writes the inputs and outputs of an extend case, or of a layer's,
+// which has no lse, for other programs.
 func dumpExtend(dir string, in *cases.Extend, out, lse []float32) error {
 	m, tokens := in.Case.Model, in.Tokens()
 	kv, pages, table := dumpedPool(in.Decode)
-	err := dumpTensors(dir,
-		dumped{"q", []int{tokens, m.Heads, m.Nope + m.Rope}, in.Q},
-		dumped{"kv", []int{int(pages), in.Case.PageSize, in.Pool.Record}, kv},
-		dumped{"w_kv_b", []int{m.Heads, m.Nope + m.Value, m.Latent}, in.Weights},
-		dumped{"out", []int{tokens, m.Heads, m.Value}, out},
-		dumped{"lse", []int{tokens, m.Heads}, lse})
+	tensors := []dumped{
+		{"q", []int{tokens, m.Heads, m.Nope + m.Rope}, in.Q},
+		{"kv", []int{int(pages), in.Case.PageSize, in.Pool.Record}, kv},
+		{"w_kv_b", []int{m.Heads, m.Nope + m.Value, m.Latent}, in.Weights},
+		{"out", []int{tokens, m.Heads, m.Value}, out},
+	}
+	if lse != nil {
+		tensors = append(tensors, dumped{"lse", []int{tokens, m.Heads}, lse})
+	}
+	err := dumpTensors(dir, tensors...)
 	queries := make([]int32, len(in.Case.KVLen))
 	for i := range queries {
 		queries[i] = int32(in.Case.Queries(i))
