@@ -10,23 +10,24 @@ type blockCost struct {
 	start, tile float64
 }
 
-// The costs were fitted to 1,300 decode steps of 216 shapes on an H200, every
-// row block that suits a shape timed beside the others (mlagen bench -variant
-// all, 2026-11-29): they tell the times to 5 % on average, and the row block
-// they choose is 0.7 % slower than the best, 18 % at worst.
+// The costs were fitted to decode steps of 180 shapes on an H200, the row blocks
+// that suit a shape timed beside each other (mlagen bench -variant all,
+// 2026-11-29): they tell the times to 5 % on average, and the row block they
+// choose is 0.2 % slower than the best, 10 % at worst.
 var blockCosts = []blockCost{
-	{8, 3.60, 1.02}, {16, 4.21, 1.05}, {24, 4.53, 1.27}, {32, 4.89, 1.35}, {40, 5.35, 1.47}, {64, 6.07, 1.62},
+	{8, 3.45, 0.99}, {16, 3.79, 1.14}, {24, 4.62, 1.25}, {32, 4.85, 1.35}, {40, 5.89, 1.45}, {64, 5.29, 1.59},
 }
 
 const (
 	// pageMicroseconds is how often a page of its own reaches each of costSMs
 	// SMs that read side by side: the memory's pace.
-	pageMicroseconds = 2.165
+	pageMicroseconds = 2.276
 	costSMs          = 132
 
-	pairTiles = 3.1   // what merging a request of two pieces costs, in tiles
-	itemTiles = 3.1   // what a further request of the same CTA costs, in tiles
-	mergeRate = 2.0e6 // bytes of partial results that a microsecond merges
+	pairTiles   = 3.261   // what merging a request of two pieces costs, in tiles
+	itemTiles   = 2.651   // what a further request of the same CTA costs, in tiles
+	mergeRate   = 2.079e6 // bytes of partial results that a microsecond merges
+	sharedMerge = 0.689   // microseconds more where a merge is shared by warps
 )
 
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
@@ -43,6 +44,16 @@ func ChooseBlockH(rows, batch, tokens, sms int) int {
 		}
 	}
 	return best
+}
+
+// ChooseSplits returns into how many even pieces every request is cut best by
+// blockH rows, where batch requests of so many tokens each are the most that
+// will come: as many as fill the device once, one where the requests do.
+func ChooseSplits(rows, blockH, batch, tokens, sms int) int {
+	spec := Spec{BlockH: blockH}
+	parts := max(1, sms/ceilQuotient(rows, blockH))
+	pieces := parts / max(1, batch)
+	return max(1, min(pieces, ceilQuotient(tokens, pageTokens)/spec.minAligned()))
 }
 
 // step estimates a decode step in microseconds, from the same piece lengths that
@@ -67,6 +78,9 @@ func (c blockCost) step(rows, batch, tokens, sms int) float64 {
 			merge = pairTiles * c.tile
 		case pieces > pairPieces:
 			merge = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
+			if pieces > warpSlots {
+				merge += sharedMerge
+			}
 		}
 	} else {
 		whole := ceilQuotient(requests, parts)

@@ -55,3 +55,16 @@ func TestChosenByLoad(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestChosenSplits: one piece where requests fill the device, else as many as
+// fill it once, of a length that is worth it.
+func TestChosenSplits(t *testing.T) {
+	for _, c := range []struct{ rows, blockH, batch, tokens, want int }{
+		{16, 16, 128, 8192, 1}, {16, 16, 1000, 8192, 1}, {16, 16, 66, 8192, 2}, {16, 16, 1, 4096, 64}, {16, 16, 1, 1 << 20, 132},
+		{128, 64, 16, 4096, 4}, {128, 64, 1, 64, 1}, {128, 64, 0, 0, 1}, {64, 64, 1, 1024, 5},
+	} {
+		if got := ChooseSplits(c.rows, c.blockH, c.batch, c.tokens, 132); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}

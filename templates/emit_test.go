@@ -38,7 +38,7 @@ func (e emission) String() string {
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
-	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,warpgroups=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Warpgroups, s.Latent, s.Rope, s.DType)
+	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
 // emissions are head counts that models have and that they do not (one, odd,
@@ -87,11 +87,9 @@ func emissions() []emission {
 		for _, s := range []Spec{
 			{Heads: 6, DType: "fp16"}, {Heads: 16, DType: "fp16"}, {Heads: 128, DType: "fp16"},
 			// Row blocks that are chosen for little work.
-			{Heads: 24, BlockH: 16}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
-			// The other number of warpgroups.
-			{Heads: 40, Warpgroups: 1}, {Heads: 32, SQ: 2, BlockH: 32, Warpgroups: 1}, {Heads: 8, Warpgroups: 2}, {Heads: 16, Warpgroups: 2},
+			{Heads: 24, BlockH: 16}, {Heads: 40, BlockH: 64}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
 			// Widths.
-			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 48, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
+			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 40, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
 		} {
 			list = append(list, emission{kernel.Name, s.WithDefaults()})
 		}

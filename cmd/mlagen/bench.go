@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -49,7 +50,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
 	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
 	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
-	fs.IntVar(&f.invariant, "invariant", 0, "also time the batch-invariant mode with so many `pieces` per request (0: do not)")
+	fs.Func("invariant", "also time the batch-invariant mode with so many `pieces` per request, or auto for what suits the shape as a capacity (0: do not)", f.setInvariant)
 	fs.StringVar(&f.csv, "csv", "", "`file` for the figures, - for standard output")
 	fs.IntVar(&f.replays, "replays", 9, "`number` of bursts of which the median is taken")
 	fs.BoolVar(&f.quick, "quick", false, "three bursts only")
@@ -60,7 +61,6 @@ func (a *app) bench() *ffcli.Command {
 	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill, or columns of a product, per tile (0: the template's default)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
-	fs.IntVar(&f.tune.Warpgroups, "warpgroups", 0, "`warpgroups` that multiply in a CTA (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
 		ShortUsage: "mlagen bench [-op decode] [flags]",
@@ -86,7 +86,9 @@ with what,heads,s_q,batch,kv_len,burst_us hold other libraries' sustained times.
 -variant all times every row block that suits a shape beside the chosen one and
 prints the geometric mean of chosen ÷ best. -invariant N times forced splits and
 the row block that is chosen without knowing the load (-block-h fixes it), so
-that a request's bits depend on no other, and prints what that costs.
+that a request's bits depend on no other, and prints what that costs; with auto
+both are chosen as an engine would that is built for the shape's batch and
+longest request, and keeps to them whatever comes.
 
 -op upproject and -op absorb time products with weights: the up-projection of
 paged latents, and both products with the absorbed weights. Weights rotate
@@ -130,19 +132,19 @@ expects.`,
 // check refuses flags that do not go together.
 func (f *benchFlags) check() error {
 	product := productOps[f.op] != nil
-	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant > 0 || f.variant == allVariants
+	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant != 0 || f.variant == allVariants
 	switch {
 	case f.op != "decode" && f.op != "schedule" && f.op != "stream" && !product:
 		return usagef("op %q cannot be timed; decode, schedule, prefill, extend, upproject, absorb and stream can", f.op)
 	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
 		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
-	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < 0:
+	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < bench.FromCapacity:
 		return usagef("-replays must be at least 1; -sustained, -pool, -splits and -invariant must not be negative")
 	case f.op != "decode" && onlyDecode:
 		return usagef("-anchors, -sustained, -variant all and -invariant are for -op decode")
 	case f.variant == allVariants && f.tune.BlockH != 0:
 		return usagef("-variant all times every row block; -block-h forces one")
-	case f.invariant > 0 && f.splits > 0:
+	case f.invariant != 0 && f.splits > 0:
 		return usagef("-invariant compares with the planner's schedule; -splits forces another")
 	}
 	return nil
@@ -251,4 +253,18 @@ func (n numbers) or(v ...int) []int {
 		return v
 	}
 	return n
+}
+
+// setInvariant reads the flag's number of pieces, or auto.
+func (f *benchFlags) setInvariant(text string) error {
+	if text == "auto" {
+		f.invariant = bench.FromCapacity
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return errors.New("it is a number of pieces, at least 0, or auto")
+	}
+	f.invariant = n
+	return nil
 }
