@@ -126,7 +126,9 @@ func (p *productKernel) describe(name string, address Ptr, sizes [3]uint64, stri
 	}
 	m := p.maps[name]
 	if !m.valid || m.address != address || m.sizes != sizes || m.strides != strides {
-		encoded, err := p.kernel.EncodeTensorMap(name, address, sizes[:], strides[:])
+		// What is handed on is allocated: copies, so that only this path does.
+		n, step := sizes, strides
+		encoded, err := p.kernel.EncodeTensorMap(name, address, n[:], step[:])
 		m.valid = err == nil
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
