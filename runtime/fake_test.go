@@ -54,9 +54,11 @@ func (d *fakeDriver) Close() error                { return nil }
 func (d *fakeDriver) NewStream() (Stream, error)  { return &fakeStream{}, nil }
 
 func (d *fakeDriver) Locate(p Ptr) (Location, error) {
-	for _, b := range slices.Concat(d.blocks, d.foreign) {
-		if p >= b.Base && p < b.Base+Ptr(max(b.Size, 1)) {
-			return b, nil
+	for _, known := range [][]Location{d.blocks, d.foreign} {
+		for _, b := range known {
+			if p >= b.Base && p < b.Base+Ptr(max(b.Size, 1)) {
+				return b, nil
+			}
 		}
 	}
 	return Location{Where: "not device memory"}, nil
