@@ -31,7 +31,7 @@ type absorb struct {
 	places  places
 	kernels []*productKernel // by rows of a tile, ascending
 	sms     int64
-	views   [4]view
+	views   [4]view // parts of joint queries and results
 }
 
 // loadAbsorb loads the variants of one kernel, which differ in their tiles.
@@ -194,13 +194,6 @@ func (a *AbsorbQuery) Run(s Stream, x AbsorbQueryArgs) error {
 	return nil
 }
 
-// part returns columns of a checked tensor [tokens, heads, …], in a view of its
-// own.
-func (a *absorb) part(at int, t *Tensor, first, columns int) Tensor {
-	return a.views[at].of(t.DType, t.Ptr+Ptr(int64(first)*t.DType.Bytes()),
-		[3]int64{t.Shape[0], t.Shape[1], int64(columns)}, [3]int64{t.stride(0), t.stride(1), 1})
-}
-
 func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 	if s == nil {
 		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
@@ -255,7 +248,7 @@ func (a *AbsorbQuery) query(x *AbsorbQueryArgs, m *ProductModel) (tokens int64, 
 		if err := a.source(absorbRows, &e, &x.Q); err != nil {
 			return 0, err
 		}
-		x.QNope, x.QRope = a.part(0, &x.Q, 0, m.Nope), a.part(1, &x.Q, m.Nope, m.Rope)
+		x.QNope, x.QRope = a.views[0].columns(&x.Q, 2, 0, m.Nope), a.views[1].columns(&x.Q, 2, m.Nope, m.Rope)
 		return x.Q.Shape[0], nil
 	}
 	e := a.rows("q_nope", -1, "nope", m.Nope, false)
@@ -304,7 +297,7 @@ func (a *AbsorbQuery) result(x *AbsorbQueryArgs, m *ProductModel, tokens int64) 
 		if err := a.destination(&e, &x.Out); err != nil {
 			return err
 		}
-		x.OutLatent, x.OutRope = a.part(2, &x.Out, 0, m.Latent), a.part(3, &x.Out, m.Latent, m.Rope)
+		x.OutLatent, x.OutRope = a.views[2].columns(&x.Out, 2, 0, m.Latent), a.views[3].columns(&x.Out, 2, m.Latent, m.Rope)
 	} else {
 		e := a.rows("out_latent", tokens, "latent", m.Latent, true)
 		if err := a.destination(&e, &x.OutLatent); err != nil {

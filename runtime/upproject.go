@@ -249,7 +249,7 @@ func (u *UpProject) cache(a *UpProjectArgs) (batch int64, err error) {
 			return 0, err
 		}
 	}
-	latents := u.view.of(m.DType, a.KV.Ptr, [3]int64{a.KV.Shape[0], a.KV.Shape[1], int64(m.Latent)}, [3]int64{a.KV.stride(0), a.KV.stride(1), 1})
+	latents := u.view.columns(&a.KV, 2, 0, m.Latent)
 	u.rope(&a.KV, a.KV.strideBytes(0), a.KV.strideBytes(1))
 	u.kernel.params.Int("block_table_stride", a.BlockTable.stride(0))
 	return batch, u.kernel.describeTensor("latents", &latents, 1, 0)
@@ -289,7 +289,8 @@ func (u *UpProject) dense(a *UpProjectArgs, rows int64, rope bool) error {
 	if rows == 0 {
 		return nil
 	}
-	latents := u.view.of(m.DType, a.Latents.Ptr, [3]int64{1, rows, int64(m.Latent)}, [3]int64{0, a.Latents.stride(0), 1})
+	latents := u.view.dense(a.Latents.Ptr, m.DType, 1, rows, int64(m.Latent)) // one page
+	latents.Strides[1] = a.Latents.stride(0)
 	return u.kernel.describeTensor("latents", &latents, 1, 0)
 }
 

@@ -96,10 +96,11 @@ func absorbQueryDefaults(s Spec) Spec {
 		s.BlockM = wideRows
 	}
 	if s.BlockN == 0 {
-		s.BlockN = 128
+		most := 128
 		if s.wide() {
-			s.BlockN = min(256, s.Latent)
+			most = 256
 		}
+		s.BlockN = s.equalColumns(s.queryAbsorption(), most)
 	}
 	return s.withStages(s.queryAbsorption())
 }
@@ -115,10 +116,20 @@ func absorbOutDefaults(s Spec) Spec {
 	if s.BlockN == 0 {
 		s.BlockN = depthBlock
 		if s.wide() {
-			s.BlockN = s.Value
+			s.BlockN = s.equalColumns(s.outputAbsorption(), s.Value)
 		}
 	}
 	return s.withStages(s.outputAbsorption())
+}
+
+// equalColumns returns the widest tile, of most columns at most, that divides a
+// head's columns and whose accumulators fit.
+func (s Spec) equalColumns(g geometry, most int) int {
+	n := min(most, g.columns)
+	for n > depthBlock && (g.columns%n != 0 || s.accumulators(n) > maxAccumulators) {
+		n -= depthBlock
+	}
+	return n
 }
 
 // withStages fills in the slots of the ring. A wide product has three, which
@@ -335,11 +346,15 @@ func validateProduct(s Spec, g geometry) error {
 	return nil
 }
 
+// maxAccumulators is a thread's accumulator registers that leave enough for the
+// rest.
+const maxAccumulators = 128
+
 // mostColumns returns the widest tile of a head's columns whose accumulators
 // leave registers for the rest.
 func (s Spec) mostColumns(g geometry) int {
 	most := g.columns
-	for most > depthBlock && (s.accumulators(most) > 128 || s.wide() && most > 256) {
+	for most > depthBlock && (s.accumulators(most) > maxAccumulators || s.wide() && most > 256) {
 		most -= depthBlock
 		for g.columns%most != 0 {
 			most -= depthBlock

@@ -114,3 +114,26 @@ func TestAbsorbRows(t *testing.T) {
 		}
 	}
 }
+
+// TestProductDefaults: whatever widths a model has, of those that are built at
+// all, the defaults build.
+func TestProductDefaults(t *testing.T) {
+	for latent := 64; latent <= 512; latent += 64 {
+		for nope := 64; nope <= 256; nope += 64 {
+			for value := 64; value <= 256; value += 64 {
+				for _, kernel := range []string{"up-project", "absorb-q", "absorb-o"} {
+					rows := []int{0}
+					if kernel != "up-project" {
+						rows = AbsorbRows(kernel, 0)
+					}
+					for _, m := range rows {
+						f := mustFind(t, kernel).family
+						if err := f.validate(f.defaults(Spec{Latent: latent, Nope: nope, Value: value, BlockM: m})); err != nil {
+							t.Errorf("%s, latent %d, nope %d, value %d, %d rows: %v", kernel, latent, nope, value, m, err)
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -288,6 +288,35 @@ func TestGridDependency(t *testing.T) {
 	hasty := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"))
 	read := compile(t, kernelText("\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
 	patient := compile(t, kernelText("\tgriddepcontrol.wait;\n\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
+	// A copy is the access of the thread that begins it, whenever it is made.
+	const copyIn = `
+	mov.u32 %r1, smem;
+	setp.eq.u32 %p0, %t, 0;
+	@%p0 mbarrier.init.shared.b64 [%r1], 1;
+	@%p0 fence.mbarrier_init.release.cluster;
+	@%p0 fence.proxy.async;
+	@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 128;
+	bar.sync 0;
+	@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+256], [%out], 128, [%r1];
+A:
+	mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;
+	@!%p1 bra A;
+`
+	const copyOut = `
+	mov.u32 %r1, smem;
+	setp.eq.u32 %p0, %t, 0;
+	shl.b32 %r2, %t, 2;
+	add.s32 %r2, %r1, %r2;
+	st.shared.b32 [%r2], %t;
+	fence.proxy.async.shared::cta;
+	bar.sync 0;
+	@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 128;
+	@%p0 cp.async.bulk.commit_group;
+	@%p0 cp.async.bulk.wait_group 0;
+`
+	const wait = "\tgriddepcontrol.wait;\n"
+	copies, copied := compile(t, kernelText(copyIn)), compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n"+copyOut))
+	late := compile(t, kernelText(copyIn+wait)) // the wait comes after the copy was begun
 	for name, c := range map[string]struct {
 		first, between, last *Program
 		programmatic         bool
@@ -301,13 +330,21 @@ func TestGridDependency(t *testing.T) {
 		"behind one that waits":           {letting, idle, read, true, false},
 		"first of all":                    {nil, nil, read, true, false},
 		"behind one that starts it early": {letting, hasty, read, true, true},
+		"copies at once":                  {letting, nil, copies, true, true},
+		"copies, and then waits":          {letting, nil, late, true, true},
+		"waits, and then copies":          {letting, nil, compile(t, kernelText(wait+copyIn)), true, false},
+		"copies over it at once":          {letting, nil, copied, true, true},
+		"waits, and then copies over it":  {letting, nil, compile(t, kernelText(wait+copyOut)), true, false},
+		"reads a copy at once":            {copied, nil, read, true, true},
+		"copies a copy at once":           {copied, nil, copies, true, true},
+		"copies, not programmatic":        {letting, nil, copies, false, false},
 	} {
 		m := New(Config{})
 		out, _ := m.Alloc("out", 4096)
 		if err := m.Fill(out, 1, 4096); err != nil {
 			t.Fatal(err)
 		}
-		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Params: binary.LittleEndian.AppendUint64(nil, out)}
+		cfg := LaunchConfig{Block: Dim{32, 1, 1}, Shared: 1024, Params: binary.LittleEndian.AppendUint64(nil, out)}
 		if c.first != nil {
 			if _, err := m.Launch(c.first, "k", cfg); err != nil {
 				t.Fatal(err)
