@@ -27,7 +27,7 @@ type Card struct {
 // expand-prefill to 1.5 %.
 var H200 = Card{
 	Name: "NVIDIA H200", SMs: 132,
-	Decode: 620e12, Prefill: 865e12, UpProject: 495e12, Absorb: 330e12,
+	Decode: 620e12, Prefill: 865e12, UpProject: 650e12, Absorb: 330e12,
 	Stream: 4.5e12, Launch: 3.5e-6, Follow: 1.2e-6, Tile: 2.7e-6,
 }
 
