@@ -26,9 +26,8 @@ func TestMailbox(t *testing.T) {
 					k.InitBarriers()
 					k.Roles(
 						gen.Role{Name: "read", Warps: readers, Body: func() {
-							mail := box.Receiver()
 							k.For("message", 0, messages, 1, func(m gen.Value) {
-								for i, w := range mail.Receive() {
+								for i, w := range box.Receive(m) {
 									at := k.Thread().Mul(messages).Add(m).Mul(size).Add(i)
 									r.out.At(at).Store(0, w.As(isa.U32))
 								}

@@ -17,7 +17,9 @@ import (
 
 // prefillBlocks are the shapes of tiles that prefill is built with: query
 // tokens, key tokens, stages (0: the default).
-var prefillBlocks = [][3]int{{128, 128, 0}, {128, 112, 0}, {128, 96, 0}, {128, 80, 3}, {128, 64, 0}, {128, 64, 3}}
+var prefillBlocks = [][3]int{
+	{128, 128, 0}, {128, 112, 0}, {128, 96, 0}, {128, 80, 3}, {128, 64, 0}, {128, 64, 3}, {192, 96, 0}, {192, 80, 0}, {192, 64, 3},
+}
 
 // TestPrefillUnderManySchedules: whichever copy lands first and whichever warp
 // goes first, prefill is right, gives the same bits, and no observer finds or

@@ -22,6 +22,7 @@ var presets = []Preset{
 	{"stream", "stream", Spec{}},
 	{"expand-prefill", "expand-prefill", Spec{}},
 	{"expand-prefill-h16-fp16", "expand-prefill", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"expand-prefill-m192", "expand-prefill", Spec{BlockM: 192}},
 	{"expand-schedule", "expand-schedule", Spec{}},
 	{"merge-states", "merge-states", Spec{}},
 	{"merge-states-f32-fp16", "merge-states", Spec{Partial: partialF32, DType: gen.FP16.Name}},
