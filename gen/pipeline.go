@@ -214,7 +214,7 @@ func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, got, want)
 	}
 	slot := pr.next()
-	ring := k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(tile.offset)
+	ring := k.sharedBase().Add(tile.offset)
 	desc := t.address()
 	for i, part := range p.parts {
 		at := slot.parts[i]

@@ -87,6 +87,7 @@ func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 func (c *prefillCTA) begin() {
 	c.k.AlignmentCheck()
 	c.k.InitBarriers()
+	c.k.PinShared()
 	c.k.AllowNextGrid()
 }
 
