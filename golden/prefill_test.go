@@ -3,6 +3,7 @@ package golden_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +52,21 @@ func TestPrefillUnderManySchedules(t *testing.T) {
 				must(t, r.Close())
 			})
 		}
+	}
+}
+
+// TestPrefillCasesWithThreeWarpgroups: the conformance cases hold with tiles of
+// 192 × 96 as well.
+func TestPrefillCasesWithThreeWarpgroups(t *testing.T) {
+	files, err := filepath.Glob("cases/testdata/prefill-*.json")
+	must(t, err)
+	if len(files) < 20 {
+		t.Errorf("only %d cases", len(files))
+	}
+	for _, file := range files {
+		c, err := cases.Read(file)
+		must(t, err)
+		t.Run(c.Name, func(t *testing.T) { runState(t, c, source{templates.Spec{BlockM: 192}}, 1) })
 	}
 }
 
