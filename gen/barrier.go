@@ -99,10 +99,6 @@ type Waiter struct {
 // H200).
 func (b *Barrier) Waiter() Waiter { return Waiter{b, b.k.Var(b.k.Int(0))} }
 
-// Filler is a waiter for a place that is free at first, whose barrier completes
-// a phase each time that it is free again: the first wait is none.
-func (b *Barrier) Filler() Waiter { return Waiter{b, b.k.Var(b.k.Int(1))} }
-
 // Wait waits until the phase of mbarrier i has completed, and is then for the
 // next.
 func (w Waiter) Wait(i Value) {

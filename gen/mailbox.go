@@ -35,25 +35,30 @@ func (k *Kernel) Mailbox(name string, slots, words, readers int) *Mailbox {
 // stride is the words from a message to the next, whole 16-byte vectors.
 func (m *Mailbox) stride() int { return (m.size + 3) / 4 * 4 }
 
-// Sender is the sending thread's place.
-type Sender struct {
+// letters is a side's place in the mailbox.
+type letters struct {
 	m           *Mailbox
 	slot, phase *Var
 }
 
-// Sender starts with an empty mailbox.
-func (m *Mailbox) Sender() *Sender {
-	return &Sender{m, m.k.Var(m.k.Int(0)), m.k.Var(m.k.Int(1))}
+func (m *Mailbox) letters(phase int) letters {
+	return letters{m, m.k.Var(m.k.Int(0)), m.k.Var(m.k.Int(phase))}
 }
 
 // advance moves on to the next slot.
-func (s *Sender) advance() {
-	k := s.m.k
-	slot := s.slot.Add(1)
-	over := slot.Ge(s.m.slots)
-	s.slot.Set(k.Select(over, k.Int(0), slot))
-	s.phase.Set(k.Select(over, s.phase.Xor(1), s.phase.Value))
+func (l letters) advance() {
+	k := l.m.k
+	slot := l.slot.Add(1)
+	over := slot.Ge(l.m.slots)
+	l.slot.Set(k.Select(over, k.Int(0), slot))
+	l.phase.Set(k.Select(over, l.phase.Xor(1), l.phase.Value))
 }
+
+// Sender is the sending thread's place.
+type Sender struct{ letters }
+
+// Sender starts with an empty mailbox.
+func (m *Mailbox) Sender() *Sender { return &Sender{m.letters(1)} }
 
 // Send waits for room and sends a message. Run by one thread.
 func (s *Sender) Send(words ...Value) {
@@ -75,12 +80,27 @@ func (s *Sender) Send(words ...Value) {
 	s.advance()
 }
 
+// Receiver is a reading warp's place.
+type Receiver struct{ letters }
+
+// Receiver starts with the first message.
+func (m *Mailbox) Receiver() *Receiver { return &Receiver{m.letters(0)} }
+
+// Receive waits for the next message and returns its words. Run by whole warps.
+func (r *Receiver) Receive() []Value {
+	words := r.m.receive(r.slot.Value, r.phase.Value)
+	r.advance()
+	return words
+}
+
 // Receive waits for the message of the given index, counted from the first, and
-// returns its words. Every reading warp receives every message, in order. Run by
-// whole warps.
-func (m *Mailbox) Receive(index Value) []Value {
+// returns its words: for readers that count messages themselves. Every reading
+// warp receives every message, in order. Run by whole warps.
+func (m *Mailbox) Receive(index Value) []Value { return m.receive(m.k.round(index, m.slots)) }
+
+// receive waits for the message in a slot, in a round of the given parity.
+func (m *Mailbox) receive(slot, parity Value) []Value {
 	k := m.k
-	slot, parity := k.round(index, m.slots)
 	k.await(m.full.at.At(slot).addr(0), parity)
 	from := m.words.At(slot.Mul(m.stride()))
 	var words []Value

@@ -78,14 +78,30 @@ func (k *Kernel) Multiply(acc Accumulator, a, b View, row int, keep bool) {
 
 // MultiplyRows issues accs[i] += a·b for consecutive blocks of 64 rows of a,
 // in the order of the contraction.
-func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) {
+func (k *Kernel) MultiplyRows(accs []Accumulator, a, b View) { k.MultiplyAll(accs, a, b, true) }
+
+// MultiplyAll is MultiplyRows that, without keep, begins anew.
+func (k *Kernel) MultiplyAll(accs []Accumulator, a, b View, keep bool) {
+	switch {
+	case a.Depth() != b.Depth():
+		k.errorf("contraction of %d against %d elements", a.Depth(), b.Depth())
+		return
+	case len(accs)*AccumulatorRows > a.Extent():
+		k.errorf("%d accumulators of 64 rows for an operand of %d", len(accs), a.Extent())
+		return
+	}
 	k.checkOperand(accs[0], b)
 	da, db := a.descriptors(), b.descriptors()
-	add := k.predicate(true)
+	add := k.predicate(keep)
+	rest := add
+	if !keep {
+		rest = k.predicate(true)
+	}
 	k.contraction(a, b, func(depth int) {
 		for i, acc := range accs {
 			k.mma(acc, a.tile.DType, ptx.Vec{a.at(da, i*64, depth)}, a.major(), b, db, depth, add)
 		}
+		add = rest
 	})
 }
 

@@ -63,7 +63,8 @@ func (r *rig) upload(name string, words []uint32) uint64 {
 // elements.
 func (r *rig) bind(m manifest.TensorMap, words []uint32, sizes, strides []uint64) {
 	r.t.Helper()
-	tm, err := tma.New(m, r.upload(m.Param, words), sizes, strides)
+	r.values[m.Param] = r.upload(m.Param, words)
+	tm, err := tma.New(m, r.values[m.Param], sizes, strides)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -98,6 +99,16 @@ func (r *rig) run(n int) []uint32 {
 
 func (r *rig) execute(out *gen.Output, n int) []uint32 {
 	r.t.Helper()
+	words, hazards := r.observe(out, n)
+	for _, h := range hazards {
+		r.t.Errorf("%v", h)
+	}
+	return words
+}
+
+// observe executes the kernel and returns its hazards too.
+func (r *rig) observe(out *gen.Output, n int) ([]uint32, []emu.Hazard) {
+	r.t.Helper()
 	p, err := emu.Compile(out.Module)
 	if err != nil {
 		r.t.Fatal(err)
@@ -124,11 +135,14 @@ func (r *rig) execute(out *gen.Output, n int) []uint32 {
 	if err != nil {
 		r.t.Fatalf("%v\n%s", err, out.PTX)
 	}
-	for _, h := range report.Errors() {
-		r.t.Errorf("%v", h)
-	}
+	return r.bound("out", n), report.Errors()
+}
+
+// bound returns the first n words of the memory that a parameter leads to.
+func (r *rig) bound(name string, n int) []uint32 {
+	r.t.Helper()
 	b := make([]byte, 4*n)
-	if err := r.machine.Read(b, r.values["out"]); err != nil {
+	if err := r.machine.Read(b, r.values[name]); err != nil {
 		r.t.Fatal(err)
 	}
 	words := make([]uint32, n)

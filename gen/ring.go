@@ -10,48 +10,74 @@ import (
 // are for. Several warps may fill a slot, each its share (Filler), and several
 // read it (Reader). A Pipeline passes one tile at a time, in parts.
 type Ring struct {
-	k       *Kernel
-	slots   int
-	tiles   []SharedTile // of slot 0
-	bytes   int          // of a slot
-	notes   Region       // [slots][words]
-	words   int
-	fillers int
-	full    *Barrier // [slots], completed by the fillers and their copies
-	empty   *Barrier // [slots], completed by the readers
+	k     *Kernel
+	slots int
+	tiles []SharedTile // of slot 0
+	bytes int          // of a slot
+	notes Region       // [slots][words]
+	words int
+	ctas  int      // of a cluster that fill it together, see Share
+	full  *Barrier // [slots], completed by the fillers and their copies
+	empty *Barrier // [slots], completed by the readers
 }
 
-// Ring reserves a ring of so many slots. fillers and readers are the arrivals
-// that a slot takes before it is full and before it is empty: the calls of Fill
-// or Finish, and of Release. words is the number of 32-bit notes of a slot.
+// RingShape is a ring to reserve.
+type RingShape struct {
+	Name  string
+	Slots int
+	// Fillers and Readers are the arrivals that a slot takes before it is full
+	// and before it is empty: the calls of Fill or Finish, and of Release.
+	Fillers, Readers int
+	Words            int // 32-bit notes of a slot
+	Tiles            []Tile
+}
+
+// Ring reserves a ring of so many slots, as Rings does.
 func (k *Kernel) Ring(name string, slots, fillers, readers, words int, tiles ...Tile) *Ring {
-	r := &Ring{k: k, slots: slots, words: words, fillers: fillers}
-	if slots < 1 || len(tiles) == 0 {
-		k.errorf("ring %s has %d slots of %d tiles: want at least one of either", name, slots, len(tiles))
-		r.slots, slots, tiles = 1, 1, []Tile{{DType: BF16, Rows: 8, Cols: 8}} // go on, to find further mistakes
+	return k.Rings(RingShape{name, slots, fillers, readers, words, tiles})[0]
+}
+
+// Rings reserves several rings whose slots lie one after another, so that none
+// are lost to alignment between them.
+func (k *Kernel) Rings(shapes ...RingShape) (rings []*Ring) {
+	for i := range shapes {
+		rings = append(rings, k.ringSlots(&shapes[i]))
 	}
+	for i, r := range rings {
+		s := &shapes[i]
+		r.full = k.Barrier(s.Name+" full", s.Slots, s.Fillers)
+		r.empty = k.Barrier(s.Name+" empty", s.Slots, s.Readers)
+		if s.Words > 0 {
+			r.notes = k.SharedArray(s.Name+" notes", isa.S32, s.Slots*s.Words)
+		}
+	}
+	return rings
+}
+
+// ringSlots reserves a ring's slots.
+func (k *Kernel) ringSlots(s *RingShape) *Ring {
+	if s.Slots < 1 || len(s.Tiles) == 0 {
+		k.errorf("ring %s has %d slots of %d tiles: want at least one of either", s.Name, s.Slots, len(s.Tiles))
+		s.Slots, s.Tiles = 1, []Tile{{DType: BF16, Rows: 8, Cols: 8}} // go on, to find further mistakes
+	}
+	r := &Ring{k: k, slots: s.Slots, words: s.Words, ctas: 1}
 	align := 0
-	for _, t := range tiles {
-		k.checkTile(name, t)
+	for _, t := range s.Tiles {
+		k.checkTile(s.Name, t)
 		align = max(align, t.Swizzle.AtomBytes())
 	}
 	offset := 0
-	for _, t := range tiles {
+	for _, t := range s.Tiles {
 		r.tiles = append(r.tiles, SharedTile{Tile: t, k: k, offset: offset})
 		offset = (offset + t.Bytes() + align - 1) / align * align
 	}
 	r.bytes = offset
-	base := k.alloc(slots*r.bytes, align)
+	base := k.alloc(s.Slots*r.bytes, align)
 	for i := range r.tiles {
 		t := &r.tiles[i]
 		t.offset += base
 		k.Comment("shared: %s at %d, tile %d of %d slots of %d bytes, %dx%d %s, swizzle %d bytes",
-			name, t.offset, i, slots, r.bytes, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
-	}
-	r.full = k.Barrier(name+" full", slots, fillers)
-	r.empty = k.Barrier(name+" empty", slots, readers)
-	if words > 0 {
-		r.notes = k.SharedArray(name+" notes", isa.S32, slots*words)
+			s.Name, t.offset, i, s.Slots, r.bytes, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
 	}
 	return r
 }
@@ -102,27 +128,40 @@ type Box struct {
 	Coords   []Value // of the box's first element, innermost first
 	Tile     int     // of the slot
 	Row, Col int     // where in the tile the box begins: multiples of 8 and of a column block
+	Further  Value   // rows, a multiple of 8, to add to Row; zero Value: none
 }
 
 // Fill has the copy engine bring boxes into the slot, and arrives.
 func (p Place) Fill(policy Value, boxes ...Box) {
 	k := p.r.k
 	full := p.r.full.at.At(p.slot)
+	k.expect(full.addr(0), p.boxBytes(boxes))
+	for _, b := range boxes {
+		k.copyBox(p.boxAddress(b), b.Tensor.address(), b.Coords[0], b.Coords[1:], full.addr(0), policy)
+	}
+}
+
+// boxBytes returns what boxes bring.
+func (p Place) boxBytes(boxes []Box) int {
 	bytes := 0
 	for _, b := range boxes {
 		bytes += boxBytes(b.Tensor.box, p.r.tiles[b.Tile].DType)
 	}
-	k.expect(full.addr(0), bytes)
-	for _, b := range boxes {
-		t := p.Tile(b.Tile)
-		if b.Row%8 != 0 || b.Col%t.BlockCols() != 0 || b.Tensor.box[0] != t.BlockCols() ||
-			b.Row+b.Tensor.box[1] > t.Rows || b.Col >= t.Cols {
-			k.errorf("a box of %v at row %d, column %d does not lie in one column block of a tile of %d×%d", b.Tensor.box, b.Row, b.Col, t.Rows, t.Cols)
-		}
-		dst := t.address()
-		at := ptx.Addr{Base: dst.op, Offset: int64(b.Col/t.BlockCols()*t.BlockBytes() + b.Row*t.Swizzle.Bytes())}
-		k.copyBox(at, b.Tensor.address(), b.Coords[0], b.Coords[1:], full.addr(0), policy)
+	return bytes
+}
+
+// boxAddress returns where in shared memory a box goes.
+func (p Place) boxAddress(b Box) ptx.Addr {
+	k, t := p.r.k, p.Tile(b.Tile)
+	if b.Row%8 != 0 || b.Col%t.BlockCols() != 0 || b.Tensor.box[0] != t.BlockCols() ||
+		b.Row+b.Tensor.box[1] > t.Rows || b.Col >= t.Cols {
+		k.errorf("a box of %v at row %d, column %d does not lie in one column block of a tile of %d×%d", b.Tensor.box, b.Row, b.Col, t.Rows, t.Cols)
 	}
+	dst := t.address()
+	if b.Further.op != nil {
+		dst = dst.Add(b.Further.Mul(t.Swizzle.Bytes()))
+	}
+	return ptx.Addr{Base: dst.op, Offset: int64(b.Col/t.BlockCols()*t.BlockBytes() + b.Row*t.Swizzle.Bytes())}
 }
 
 // Finish arrives without bringing anything.
@@ -167,6 +206,26 @@ func (p Place) Notes() []Value {
 	return words
 }
 
+// Skip passes over so many slots, which others read. They must have done so
+// before the next slot is awaited: a slot is known by the parity of its round
+// only (see Turns).
+func (c *Reader) Skip(n int) {
+	k, slots := c.r.k, c.r.slots
+	following := c.slot.Add(n % slots)
+	over := following.Ge(slots)
+	c.slot.Set(k.Select(over, following.Sub(slots), following))
+	if n/slots%2 != 0 {
+		over = over.Not()
+	}
+	c.phase.Set(k.Select(over, c.phase.Xor(1), c.phase.Value))
+}
+
+// Rewind goes back, where p holds, by as many slots as the ring has: what has
+// been read and not released is read again.
+func (c *Reader) Rewind(p Value) {
+	c.phase.Set(c.r.k.Select(p, c.phase.Xor(1), c.phase.Value))
+}
+
 // Tile returns the i-th tile of the slot.
 func (p Place) Tile(i int) SharedTile {
 	t := p.r.tiles[i]
@@ -175,9 +234,14 @@ func (p Place) Tile(i int) SharedTile {
 }
 
 // Release gives the slot back by one arrival, in the threads in which speaker
-// holds, when every reader they speak for has finished.
+// holds, when every reader they speak for has finished. Where CTAs share the
+// ring, speakers are lanes 0 to n−1 of a warp, one for each CTA.
 func (p Place) Release(speaker Value) {
 	k := p.r.k
+	if p.r.ctas > 1 {
+		p.releaseAll(speaker)
+		return
+	}
 	k.If(speaker, func() {
 		k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, p.r.empty.at.At(p.slot).addr(0))
 	})

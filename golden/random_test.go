@@ -136,8 +136,8 @@ type randomDecode struct {
 }
 
 func (d *randomDecode) String() string {
-	return fmt.Sprintf("{heads %d s_q %d block-h %d warpgroups %d stages %d %s, batch %d splits %d lengths %v huge %v}",
-		d.spec.Heads, d.spec.SQ, d.spec.BlockH, d.spec.Warpgroups, d.spec.Stages, d.spec.DType, d.batch, d.splits, d.lengths, d.huge)
+	return fmt.Sprintf("{heads %d s_q %d block-h %d stages %d %s, batch %d splits %d lengths %v huge %v}",
+		d.spec.Heads, d.spec.SQ, d.spec.BlockH, d.spec.Stages, d.spec.DType, d.batch, d.splits, d.lengths, d.huge)
 }
 
 func newRandomDecode(s *shared) *randomDecode {
@@ -145,13 +145,10 @@ func newRandomDecode(s *shared) *randomDecode {
 	d := &randomDecode{shared: s, batch: pick(r, 1, 1, 2, 3, 4, 5, 9), base2: r.IntN(2) == 0, huge: r.IntN(6) == 0, splitQ: r.IntN(2) == 0}
 	d.spec = templates.Spec{
 		Heads: pick(r, 1+r.IntN(9), 1+r.IntN(33), 16, 1+r.IntN(200)), SQ: pick(r, 1, 1, 2, 1+r.IntN(9)),
-		DType: pick(r, "bf16", "fp16"), BlockH: pick(r, 0, 8, 16, 24, 32, 40, 48, 64), LineInfo: true,
+		DType: pick(r, "bf16", "fp16"), BlockH: pick(r, 0, 8, 16, 24, 32, 40, 64), LineInfo: true,
 	}
 	for d.spec.Heads*d.spec.SQ > 400 {
 		d.spec.SQ--
-	}
-	if h := d.spec.WithDefaults().BlockH; h <= 40 {
-		d.spec.Warpgroups = pick(r, 0, 1, 2)
 	}
 	blocks := (d.spec.Heads*d.spec.SQ-1)/max(d.spec.BlockH, 16) + 1
 	if d.spec.BlockH > 0 {

@@ -31,6 +31,7 @@ type absorb struct {
 	places  places
 	kernels []*productKernel // by rows of a tile, ascending
 	sms     int64
+	views   [4]view
 }
 
 // loadAbsorb loads the variants of one kernel, which differ in their tiles.
@@ -193,15 +194,11 @@ func (a *AbsorbQuery) Run(s Stream, x AbsorbQueryArgs) error {
 	return nil
 }
 
-// part returns columns of a tensor [tokens, heads, …].
-func part(t *Tensor, first, columns int) Tensor {
-	p := *t
-	if len(t.Shape) != 3 {
-		return p
-	}
-	p.Ptr += Ptr(int64(first) * t.DType.Bytes())
-	p.Shape, p.Strides = []int64{t.Shape[0], t.Shape[1], int64(columns)}, []int64{t.stride(0), t.stride(1), 1}
-	return p
+// part returns columns of a checked tensor [tokens, heads, …], in a view of its
+// own.
+func (a *absorb) part(at int, t *Tensor, first, columns int) Tensor {
+	return a.views[at].of(t.DType, t.Ptr+Ptr(int64(first)*t.DType.Bytes()),
+		[3]int64{t.Shape[0], t.Shape[1], int64(columns)}, [3]int64{t.stride(0), t.stride(1), 1})
 }
 
 func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
@@ -258,7 +255,7 @@ func (a *AbsorbQuery) query(x *AbsorbQueryArgs, m *ProductModel) (tokens int64, 
 		if err := a.source(absorbRows, &e, &x.Q); err != nil {
 			return 0, err
 		}
-		x.QNope, x.QRope = part(&x.Q, 0, m.Nope), part(&x.Q, m.Nope, m.Rope)
+		x.QNope, x.QRope = a.part(0, &x.Q, 0, m.Nope), a.part(1, &x.Q, m.Nope, m.Rope)
 		return x.Q.Shape[0], nil
 	}
 	e := a.rows("q_nope", -1, "nope", m.Nope, false)
@@ -307,7 +304,7 @@ func (a *AbsorbQuery) result(x *AbsorbQueryArgs, m *ProductModel, tokens int64) 
 		if err := a.destination(&e, &x.Out); err != nil {
 			return err
 		}
-		x.OutLatent, x.OutRope = part(&x.Out, 0, m.Latent), part(&x.Out, m.Latent, m.Rope)
+		x.OutLatent, x.OutRope = a.part(2, &x.Out, 0, m.Latent), a.part(3, &x.Out, m.Latent, m.Rope)
 	} else {
 		e := a.rows("out_latent", tokens, "latent", m.Latent, true)
 		if err := a.destination(&e, &x.OutLatent); err != nil {

@@ -10,18 +10,17 @@ import (
 // DecodeModel is what a decode kernel was generated for, read from the
 // manifest's spec.
 type DecodeModel struct {
-	Heads      int   `json:"heads"`
-	SQ         int   `json:"s_q"`     // query tokens per request
-	Latent     int   `json:"latent"`  // width of the latent, and of the output
-	Rope       int   `json:"rope"`    // width of the rope key
-	Page       int   `json:"page"`    // tokens per page
-	BlockH     int   `json:"block_h"` // query rows per block
-	BlockN     int   `json:"block_n"` // tokens per step
-	Stages     int   `json:"stages"`
-	Cluster    int   `json:"cluster"`
-	Warpgroups int   `json:"warpgroups"` // that share a block's output, 0 where the kernel does not say
-	DType      DType `json:"dtype"`      // of q and kv
-	Out        DType `json:"-"`          // of out, from the manifest's parameter
+	Heads   int   `json:"heads"`
+	SQ      int   `json:"s_q"`     // query tokens per request
+	Latent  int   `json:"latent"`  // width of the latent, and of the output
+	Rope    int   `json:"rope"`    // width of the rope key
+	Page    int   `json:"page"`    // tokens per page
+	BlockH  int   `json:"block_h"` // query rows per block
+	BlockN  int   `json:"block_n"` // tokens per step
+	Stages  int   `json:"stages"`
+	Cluster int   `json:"cluster"`
+	DType   DType `json:"dtype"` // of q and kv
+	Out     DType `json:"-"`     // of out, from the manifest's parameter
 }
 
 // Rows returns the query rows per request.
@@ -66,7 +65,6 @@ func readModel(decode, combine, schedule *manifest.Manifest) (DecodeModel, error
 		}{
 			{"heads", o.Heads, model.Heads}, {"s_q", o.SQ, model.SQ}, {"latent", o.Latent, model.Latent}, {"page", o.Page, model.Page},
 			{"block_h", o.BlockH, model.BlockH}, // the layout of partial results and of the arrival counts
-			{"warpgroups", o.Warpgroups, model.Warpgroups},
 		} {
 			if field.got != 0 && field.got != field.own {
 				return model, fmt.Errorf("%s was made for %s %d, %s for %d", other.Kernel, field.name, field.got, decode.Kernel, field.own)

@@ -139,8 +139,6 @@ func TestLoadDecodeRefuses(t *testing.T) {
 			"decode_combine was made for block_h 32, absorb_decode for 16"},
 		"schedule of another row block": {func(v *DecodeVariants) { v.Schedule.Manifest.Spec = fakeSpec{BlockH: 32} },
 			"decode_schedule was made for block_h 32, absorb_decode for 16"},
-		"other warpgroups": {func(v *DecodeVariants) { v.Combine.Manifest.Spec = fakeSpec{Warpgroups: 2} },
-			"decode_combine was made for warpgroups 2, absorb_decode for 1"},
 		"exchanged": {func(v *DecodeVariants) { v.Decode, v.Combine = v.Combine, v.Decode },
 			`decode_combine is kernel "decode_combine", must be "absorb_decode"`},
 		"one for all": {func(v *DecodeVariants) { v.Schedule, v.Combine = v.Decode, v.Decode },
@@ -183,7 +181,7 @@ func TestDecodeModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := DecodeModel{Heads: 24, SQ: 2, Latent: 512, Rope: 64, Page: 64, BlockH: 16, BlockN: 64, Stages: 2, Warpgroups: 1, DType: BF16, Out: BF16}
+	want := DecodeModel{Heads: 24, SQ: 2, Latent: 512, Rope: 64, Page: 64, BlockH: 16, BlockN: 64, Stages: 2, DType: BF16, Out: BF16}
 	if diff := cmp.Diff(want, decode.Model()); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)
 	}

@@ -168,21 +168,20 @@ func variant(name string, threads int, spec any, list ...string) Variant {
 }
 
 type fakeSpec struct {
-	Heads      int    `json:"heads"`
-	SQ         int    `json:"s_q"`
-	Latent     int    `json:"latent"`
-	Rope       int    `json:"rope"`
-	Page       int    `json:"page"`
-	BlockH     int    `json:"block_h"`
-	BlockN     int    `json:"block_n"`
-	Stages     int    `json:"stages"`
-	Warpgroups int    `json:"warpgroups"`
-	DType      string `json:"dtype"`
+	Heads  int    `json:"heads"`
+	SQ     int    `json:"s_q"`
+	Latent int    `json:"latent"`
+	Rope   int    `json:"rope"`
+	Page   int    `json:"page"`
+	BlockH int    `json:"block_h"`
+	BlockN int    `json:"block_n"`
+	Stages int    `json:"stages"`
+	DType  string `json:"dtype"`
 }
 
 // decodeVariants are kernels with the parameters that the generator gives.
 func decodeVariants(heads, sq, blockH int) DecodeVariants {
-	spec := fakeSpec{heads, sq, 512, 64, 64, blockH, 64, 2, 1, "bf16"}
+	spec := fakeSpec{heads, sq, 512, 64, 64, blockH, 64, 2, "bf16"}
 	v := DecodeVariants{
 		Decode: variant("absorb_decode", 160, spec,
 			"kv", "map", "q_latent", "*bf16", "q_rope", "*bf16",

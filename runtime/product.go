@@ -11,20 +11,21 @@ import (
 // ProductModel is what a kernel that multiplies rows by the weights of heads
 // was generated for, read from its manifest's spec.
 type ProductModel struct {
-	Heads  int   `json:"heads"`
-	Latent int   `json:"latent"`
-	Rope   int   `json:"rope"` // 0 where the kernel copies none
-	Nope   int   `json:"nope"`
-	Value  int   `json:"value"`
-	Page   int   `json:"page"`    // tokens per page, 0 where the kernel reads no cache
-	BlockM int   `json:"block_m"` // rows of a tile
-	BlockN int   `json:"block_n"` // columns of a tile
-	DType  DType `json:"dtype"`
+	Heads   int   `json:"heads"`
+	Latent  int   `json:"latent"`
+	Rope    int   `json:"rope"` // 0 where the kernel copies none
+	Nope    int   `json:"nope"`
+	Value   int   `json:"value"`
+	Page    int   `json:"page"`    // tokens per page, 0 where the kernel reads no cache
+	BlockM  int   `json:"block_m"` // rows of a tile
+	BlockN  int   `json:"block_n"` // columns of a tile
+	Cluster int   `json:"cluster"` // CTAs of a cluster
+	DType   DType `json:"dtype"`
 }
 
 // same reports whether two kernels compute the same, whatever their tiles.
 func (m ProductModel) same(o ProductModel) bool {
-	m.BlockM, m.BlockN, o.BlockM, o.BlockN = 0, 0, 0, 0
+	m.BlockM, m.BlockN, m.Cluster = o.BlockM, o.BlockN, o.Cluster
 	return m == o
 }
 
@@ -125,7 +126,8 @@ func (p *productKernel) describe(name string, address Ptr, sizes [3]uint64, stri
 	}
 	m := p.maps[name]
 	if !m.valid || m.address != address || m.sizes != sizes || m.strides != strides {
-		encoded, err := p.kernel.EncodeTensorMap(name, address, sizes[:], strides[:])
+		all, apart := sizes, strides // these are the driver's to keep
+		encoded, err := p.kernel.EncodeTensorMap(name, address, all[:], apart[:])
 		m.valid = err == nil
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -139,8 +141,22 @@ func (p *productKernel) describe(name string, address Ptr, sizes [3]uint64, stri
 // describeTensor describes a tensor [a, b, c] of which the map's dimensions are
 // c, then those that second and third name.
 func (p *productKernel) describeTensor(name string, t *Tensor, second, third int) error {
-	return p.describe(name, t.Ptr, [3]uint64{uint64(t.Shape[2]), uint64(t.Shape[second]), uint64(t.Shape[third])},
-		[2]uint64{uint64(t.strideBytes(second)), uint64(t.strideBytes(third))})
+	stride := func(axis int) uint64 {
+		if t.Shape[axis] == 1 {
+			return 0 // whatever the caller says
+		}
+		return uint64(t.strideBytes(axis))
+	}
+	return p.describe(name, t.Ptr, [3]uint64{uint64(t.Shape[2]), uint64(t.Shape[second]), uint64(t.Shape[third])}, [2]uint64{stride(second), stride(third)})
+}
+
+// view is what a tensor that is part of another, or another way to look at it,
+// keeps its shape and strides in, so that a call need not allocate them.
+type view struct{ shape, strides [3]int64 }
+
+func (v *view) of(d DType, p Ptr, shape, strides [3]int64) Tensor {
+	v.shape, v.strides = shape, strides
+	return Tensor{Ptr: p, DType: d, Shape: v.shape[:], Strides: v.strides[:]}
 }
 
 // strided sets the parameters of a tensor [token, head, …]: its address and
@@ -190,7 +206,7 @@ const maxProductRows = math.MaxInt32 - 1024
 
 func checkRows(name string, rows int64) error {
 	if rows > maxProductRows {
-		return argumentError(name, fmt.Sprintf("at most %d rows", maxProductRows), "it had %d", rows)
+		return argumentError(name, fmt.Sprintf("at most %d", maxProductRows), "it had %d rows", rows)
 	}
 	return nil
 }

@@ -19,10 +19,15 @@ type Source interface {
 	Decode(DecodeShape) (DecodeVariants, error)
 }
 
-// Chooser is a source that knows which row block suits a load.
+// Chooser is a source that knows what suits a load.
 type Chooser interface {
 	// BlockH returns DecodeShape.BlockH for batch requests of so many tokens
 	// each on a device of so many SMs. It is a hint: kernels with any row block
 	// are right for every load.
 	BlockH(shape DecodeShape, batch, tokens, sms int) int
+	// Splits returns into how many pieces every request should be cut (see
+	// ScheduleArgs) where batch requests of so many tokens each are the most that
+	// will come, for engines that want a request's bits to depend on no other: they
+	// ask once, with what they are built for, and keep to it.
+	Splits(shape DecodeShape, batch, tokens, sms int) int
 }

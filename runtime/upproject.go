@@ -30,6 +30,7 @@ type UpProject struct {
 	places places
 	kernel *productKernel
 	sms    int64
+	view   view // of the latents
 }
 
 // LoadUpProject loads the kernel and makes sure that it fits this runtime and
@@ -207,9 +208,11 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	if err := u.kernel.result(&a.KVUp); err != nil {
 		return 0, err
 	}
-	// No range has more tiles than its rows fill, and one more at either end.
-	tiles := rows/int64(m.BlockM) + 2*batch
-	return min(u.sms, tiles*int64(m.Heads)), nil
+	// No range has more tiles than its rows fill, and one more at either end. A
+	// cluster takes as many tiles as it has CTAs, with one head or more.
+	tiles, cluster := rows/int64(m.BlockM)+2*batch, int64(max(1, m.Cluster))
+	groups := (tiles + cluster - 1) / cluster
+	return cluster * min(max(1, u.sms/cluster), groups*int64(m.Heads)), nil
 }
 
 // cache validates a paged source and returns the number of sequences.
@@ -246,9 +249,7 @@ func (u *UpProject) cache(a *UpProjectArgs) (batch int64, err error) {
 			return 0, err
 		}
 	}
-	latents := a.KV
-	latents.Shape = []int64{a.KV.Shape[0], a.KV.Shape[1], int64(m.Latent)}
-	latents.Strides = []int64{a.KV.stride(0), a.KV.stride(1), 1}
+	latents := u.view.of(m.DType, a.KV.Ptr, [3]int64{a.KV.Shape[0], a.KV.Shape[1], int64(m.Latent)}, [3]int64{a.KV.stride(0), a.KV.stride(1), 1})
 	u.rope(&a.KV, a.KV.strideBytes(0), a.KV.strideBytes(1))
 	u.kernel.params.Int("block_table_stride", a.BlockTable.stride(0))
 	return batch, u.kernel.describeTensor("latents", &latents, 1, 0)
@@ -288,7 +289,8 @@ func (u *UpProject) dense(a *UpProjectArgs, rows int64, rope bool) error {
 	if rows == 0 {
 		return nil
 	}
-	return u.kernel.describe("latents", a.Latents.Ptr, [3]uint64{uint64(m.Latent), uint64(rows), 1}, [2]uint64{uint64(a.Latents.strideBytes(0)), 0})
+	latents := u.view.of(m.DType, a.Latents.Ptr, [3]int64{1, rows, int64(m.Latent)}, [3]int64{0, a.Latents.stride(0), 1})
+	return u.kernel.describeTensor("latents", &latents, 1, 0)
 }
 
 // rope says where the source's rope keys lie.

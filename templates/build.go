@@ -30,6 +30,7 @@ var (
 	decodeFamily = family{Spec.WithDefaults, Spec.Validate}
 	mergeFamily  = family{mergeDefaults, validateMerge}
 	appendFamily = family{appendDefaults, validateAppend}
+	layerFamily  = family{layerDefaults, validateLayer}
 )
 
 var all = []template{
@@ -39,11 +40,15 @@ var all = []template{
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream},
 	{Info{"expand-prefill", "attends query tokens to expanded keys and values of the same head, for sequences end to end"}, prefillFamily, expandPrefill},
 	{Info{"expand-schedule", "lists expand-prefill's blocks of query tokens, longest first, on the device"}, prefillFamily, prefillSchedule},
+	{Info{"extend-attend", "expand-prefill over keys that come in chunks: a launch goes on where the one before stopped"}, prefillFamily, extendAttend},
+	{Info{"extend-schedule", "cuts sequences' keys into chunks and lists each chunk's tokens and blocks of query tokens, on the device"}, prefillFamily, extendSchedule},
 	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates},
 	{Info{"append-kv", "writes latents and rope keys, rotated on request, into the paged cache by slot"}, appendFamily, appendKV},
 	{Info{"up-project", "expands latents, paged or dense, to the keys and values of all heads"}, upProjectFamily, upProject},
 	{Info{"absorb-q", "multiplies queries by the key weights: into the latent space"}, absorbQueryFamily, absorbQuery},
 	{Info{"absorb-o", "multiplies attended latents by the value weights: out of the latent space"}, absorbOutFamily, absorbOut},
+	{Info{"layer-groups", "lists groups of query tokens, with the tokens that each sees, for calls that take them as sequences"}, layerFamily, layerGroups},
+	{Info{"layer-rows", "copies rows of tokens into the order in which they are computed, and back"}, layerFamily, layerRows},
 }
 
 // Kernels lists the kernels in a fixed order.

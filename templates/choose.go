@@ -1,34 +1,105 @@
 package templates
 
+import "math"
+
+// blockCost is what a CTA with a row block of so many rows takes, in
+// microseconds: before its first tile and after its last, and for a tile that
+// is there when it is wanted.
+type blockCost struct {
+	rows        int
+	start, tile float64
+}
+
+// The costs were fitted to decode steps of 180 shapes on an H200, the row blocks
+// that suit a shape timed beside each other (mlagen bench -variant all,
+// 2026-11-29): they tell the times to 5 % on average, and the row block they
+// choose is 0.2 % slower than the best, 10 % at worst.
+var blockCosts = []blockCost{
+	{8, 3.45, 0.99}, {16, 3.79, 1.14}, {24, 4.62, 1.25}, {32, 4.85, 1.35}, {40, 5.89, 1.45}, {64, 5.29, 1.59},
+}
+
+const (
+	// pageMicroseconds is how often a page of its own reaches each of costSMs
+	// SMs that read side by side: the memory's pace.
+	pageMicroseconds = 2.276
+	costSMs          = 132
+
+	pairTiles   = 3.261   // what merging a request of two pieces costs, in tiles
+	itemTiles   = 2.651   // what a further request of the same CTA costs, in tiles
+	mergeRate   = 2.079e6 // bytes of partial results that a microsecond merges
+	sharedMerge = 0.689   // microseconds more where a merge is shared by warps
+)
+
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
 // for batch requests of so many tokens each on a device of so many SMs. Narrow
 // blocks start and merge sooner, wide ones multiply more per tile they read.
-//
-// The thresholds separate what was faster on an H200 when every block was timed
-// over the shapes of golden/perf/h200-decode.csv with at most 16 requests. The
-// full runs give about 1.2 µs per tile with 16 rows, 1.8 with 32 and 1.9 with 64.
 func ChooseBlockH(rows, batch, tokens, sms int) int {
-	tiles := batch * ceilQuotient(tokens, pageTokens)
-	// perCTA is the tiles that a CTA reads when blocks of h rows share the device.
-	perCTA := func(h int) int {
-		parts := max(1, sms/ceilQuotient(rows, h))
-		return ceilQuotient(tiles, parts)
-	}
-	switch {
-	case rows <= 16:
-		return balancedBlock(rows)
-	case rows <= swapBlockH:
-		if perCTA(16) <= 16 {
-			return 16
+	best, least := seesawBlockH, math.Inf(1)
+	for _, c := range blockCosts {
+		if c.rows > seesawBlockH/2 && rows <= c.rows/2 { // mostly padding
+			continue
 		}
-		return balancedBlock(rows)
-	case batch <= 4 && perCTA(16) <= 8:
-		return 16
-	case rows <= seesawBlockH && perCTA(32) <= 16, batch == 1 && perCTA(32) <= 8:
-		return 32
+		if t := c.step(rows, batch, tokens, sms); t < least {
+			best, least = c.rows, t
+		}
 	}
-	return seesawBlockH
+	return best
 }
+
+// ChooseSplits returns into how many even pieces every request is cut best by
+// blockH rows, where batch requests of so many tokens each are the most that
+// will come: as many as fill the device once, one where the requests do.
+func ChooseSplits(rows, blockH, batch, tokens, sms int) int {
+	spec := Spec{BlockH: blockH}
+	parts := max(1, sms/ceilQuotient(rows, blockH))
+	pieces := parts / max(1, batch)
+	return max(1, min(pieces, ceilQuotient(tokens, pageTokens)/spec.minAligned()))
+}
+
+// step estimates a decode step in microseconds, from the same piece lengths that
+// the schedule would take for requests of one length.
+func (c blockCost) step(rows, batch, tokens, sms int) float64 {
+	blocks := ceilQuotient(rows, c.rows)
+	parts := max(1, sms/blocks)
+	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
+	spec := Spec{BlockH: c.rows}
+
+	length, items, reading := 0.0, 1.0, parts // a part's tiles and requests; pieces that are read side by side
+	merge := 0.0
+	if requests <= parts {
+		piece := max(spec.minAligned(), ceilQuotient(requests*tiles, parts))
+		for requests*ceilQuotient(tiles, piece) > parts {
+			piece++
+		}
+		pieces := ceilQuotient(tiles, piece)
+		length, reading = float64(ceilQuotient(tiles, max(1, pieces))), requests*pieces
+		switch {
+		case pieces == pairPieces:
+			merge = pairTiles * c.tile
+		case pieces > pairPieces:
+			merge = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
+			if pieces > warpSlots {
+				merge += sharedMerge
+			}
+		}
+	} else {
+		whole := ceilQuotient(requests, parts)
+		even := float64(requests*tiles) / float64(parts)
+		extra := float64(spec.pieceCost())
+		if float64(whole)*(float64(tiles)+extra) <= even+extra*float64(requests)/float64(parts)+2*extra {
+			length, items = float64(whole*tiles), float64(whole)
+		} else {
+			length, items = even, float64(requests)/float64(parts)+1
+			merge = pairTiles * c.tile
+		}
+	}
+	memory := pageMicroseconds * float64(min(reading, parts)) / costSMs
+	tile := math.Pow(math.Pow(c.tile, 4)+math.Pow(memory, 4), 0.25) // a soft maximum
+	return c.start + length*tile + (items-1)*itemTiles*c.tile + merge
+}
+
+// partialRow is the size of a row of a partial result in bytes.
+const partialRow = 512 * 4
 
 // ceilQuotient returns ⌈a/b⌉.
 func ceilQuotient(a, b int) int { return (a + b - 1) / b }

@@ -11,7 +11,7 @@ import (
 type columnSoftmax struct {
 	softmax
 	team    gen.NamedBarrier
-	scratch gen.Region // [warps that share the rows][BlockH]
+	scratch gen.Region // [warps of the team][BlockH]
 }
 
 // columns returns a thread's columns of a fragment so wide: two of every eight.
@@ -59,8 +59,8 @@ func (c *columnSoftmax) get(at gen.Region) []gen.Value {
 }
 
 // together combines one value per column over the lanes that share the column
-// and over so many warps, of which the first is given; they meet at the barrier.
-func (c *columnSoftmax) together(v []gen.Value, combine func(a, b gen.Value) gen.Value, barrier gen.NamedBarrier, first gen.Value, warps int) []gen.Value {
+// and over the team, of which the first warp is given; it meets in it.
+func (c *columnSoftmax) together(v []gen.Value, combine func(a, b gen.Value) gen.Value, first gen.Value) []gen.Value {
 	k := c.k
 	mine := make([]gen.Value, len(v))
 	for j := range v {
@@ -69,26 +69,15 @@ func (c *columnSoftmax) together(v []gen.Value, combine func(a, b gen.Value) gen
 	k.If(k.Lane().Lt(4), func() {
 		c.put(c.scratch.At(k.Thread().Shr(5).Mul(c.s.BlockH)), mine)
 	})
-	barrier.Sync()
+	c.team.Sync()
 	all := c.scratch.At(first.Mul(c.s.BlockH))
 	r := c.get(all)
-	for w := 1; w < warps; w++ {
+	for w := 1; w < c.s.teamThreads()/32; w++ {
 		for j, x := range c.get(all.At(w * c.s.BlockH)) {
 			r[j] = combine(r[j], x)
 		}
 	}
 	return r
-}
-
-// follow takes over the references that the other warpgroup has left in shared
-// memory.
-func (c *columnSoftmax) follow(reference gen.Region) rescale {
-	next := c.get(reference)
-	changed := next[0].Ne(c.max[0])
-	for j := 1; j < len(next); j++ {
-		changed = changed.Or(next[j].Ne(c.max[j]))
-	}
-	return c.move(c.k.AnyInWarp(changed), func(j int) gen.Value { return next[j] })
 }
 
 // lead raises the references where a score exceeds them by more than maxLag.
@@ -102,34 +91,21 @@ func (c *columnSoftmax) lead(s []gen.Value) rescale {
 	var all []gen.Value
 	return c.move(c.team.Any(anyAbove(top, limit)), func(j int) gen.Value {
 		if all == nil {
-			all = c.together(top, gen.MaxOf, c.team, k.Warp().And(^3), gen.WarpgroupThreads/32)
+			all = c.together(top, gen.MaxOf, k.Warp().And(^3))
 		}
 		return k.Select(all[j].Gt(limit[j]), all[j], c.max[j].Value)
 	})
 }
 
-// tell leaves the references for the other warpgroup.
-func (c *columnSoftmax) tell(reference gen.Region) {
-	k := c.k
-	k.If(k.Thread().And(gen.WarpgroupThreads-1).Lt(4), func() {
-		var v []gen.Value
-		for _, m := range c.max {
-			v = append(v, m.Value)
-		}
-		c.put(reference, v)
-	})
-}
-
-// finish adds up the sums of all threads that share a row block; they meet in
-// it.
-func (c *columnSoftmax) finish(all gen.NamedBarrier) softmaxState {
+// finish adds up the team's sums; it meets in it.
+func (c *columnSoftmax) finish() softmaxState {
 	k := c.k
 	var sums []gen.Value
 	for _, s := range c.sum {
 		sums = append(sums, s.Value)
 	}
 	var st softmaxState
-	for j, sum := range c.together(sums, gen.SumOf, all, k.Int(0), c.s.teamThreads()/32) {
+	for j, sum := range c.together(sums, gen.SumOf, k.Int(0)) {
 		st.add(k, c.max[j].Value, sum)
 	}
 	return st

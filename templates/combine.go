@@ -107,7 +107,7 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 		e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
 		inRequest := i.Rem(per)
 		block, v := inRequest.Div(perBlock), inRequest.Rem(perBlock)
-		warps := c.s.teamThreads() / 32
+		warps := s.teamThreads() / 32
 		quad, warp := v.Div(warps), v.Rem(warps)
 		u := unit{request: e[0], count: e[2]}
 		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))
@@ -120,7 +120,7 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 			u.row = fragmentColumn.Add(quad.Rem(groups).Mul(8))
 			u.latent = fragmentRow.Add(quad.Div(groups).Mul(64))
 		}
-		u.latent = warp.Shr(2).Mul(s.Latent / s.Warpgroups).Add(u.latent) // the warpgroup's
+		u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent) // the warpgroup's
 		firstRow := block.Mul(s.BlockH)
 		u.row = u.row.Add(firstRow)
 		u.lses = c.r.partialLSE.Stride(e[1], s.PaddedRows()).At(u.row)

@@ -4,9 +4,9 @@ import (
 	"github.com/mlagen/mlagen/gen"
 )
 
-// absorbDecode picks the schedule by the warpgroups.
+// absorbDecode picks the schedule by where the rows lie.
 func absorbDecode(s Spec) (*gen.Output, error) {
-	if s.Warpgroups > 1 {
+	if s.rowsOnM() {
 		return seesawDecode(s)
 	}
 	return swapDecode(s)
@@ -69,24 +69,22 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
-	share := shareRowsOnN(k, s)
-	queries := share.queries
+	shared := shareRowsOnN(k, s)
 	c.begin()
 
 	attend := func() {
 		team := k.NamedBarrier(s.teamThreads())
-		width := gen.AccumulatorRows // latent columns of an accumulator, one box of the tile
 		tiles := ring.Consumer()
-		rows := newRowsOnN(k, s, scale, 0, team, share)
+		rows := newRowsOnN(k, s, scale, team, shared)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
-			rows.reset()
+			rows.softmax.reset()
 			for _, o := range rows.out {
 				o.Zero()
 			}
 			k.WaitForPreviousGrid()
-			c.queries.load(it.request, c.firstRow, queries, s.teamThreads())
+			c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
@@ -99,13 +97,12 @@ func swapDecode(s Spec) (*gen.Output, error) {
 				rows.softmax.lead(scores).apply(k, rows.out)
 				p := rows.softmax.weights(scores)
 				mask.clearUnused(k, tile.Columns(0, s.Latent))
-				weights := share.weights[0]
-				weights.StoreTransposed(p, 0)
+				rows.weights.StoreTransposed(p, 0)
 				k.FenceAsync()
 				team.Sync()
 				for _, run := range s.latentRuns() {
 					if run.first < run.end {
-						k.MultiplyRows(rows.out[run.first:run.end], tile.Columns(width*run.first, width*(run.end-run.first)).Transposed(), weights.KMajor())
+						rows.multiplyValues(tile.SharedTile, run)
 					}
 					k.CommitMultiply()
 				}
@@ -114,8 +111,8 @@ func swapDecode(s Spec) (*gen.Output, error) {
 					tile.Release(speaker, i)
 				}
 			})
-			state := rows.finish(team)
-			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, queries.Reuse(s.outputTile()))
+			state := rows.softmax.finish()
+			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
 			team.Sync() // the staged output has been read before the next queries overwrite it
 		})
 	}

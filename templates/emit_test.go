@@ -38,7 +38,7 @@ func (e emission) String() string {
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
-	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,warpgroups=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Warpgroups, s.Latent, s.Rope, s.DType)
+	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
 }
 
 // emissions are head counts that models have and that they do not (one, odd,
@@ -57,13 +57,17 @@ func emissions() []emission {
 			for _, s := range []Spec{{}, {DType: "fp16"}, {Rotate: "half"}, {Rotate: "interleaved", DType: "fp16"}, {Rotate: "half", Latent: 128, Rope: 128}} {
 				list = append(list, emission{kernel.Name, s})
 			}
+			continue
 		case "up-project", "absorb-q", "absorb-o":
 			list = append(list, productEmissions(kernel.Name)...)
+			continue
+		case "layer-groups", "layer-rows": // likewise
+			list = append(list, emission{kernel.Name, Spec{}})
 			continue
 		case "stream": // the same for all
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
-		case "expand-prefill", "expand-schedule":
+		case "expand-prefill", "expand-schedule", "extend-attend", "extend-schedule":
 			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 80}, {BlockN: 96}, {BlockN: 112},
 				{BlockM: 192}, {BlockM: 192, DType: "fp16", Heads: 16}, {BlockM: 192, BlockN: 80}, {BlockM: 192, BlockN: 64, Stages: 3}, {BlockM: 192, Nope: 64, Value: 64}} {
 				s, _ = Defaults(kernel.Name, s)
@@ -84,11 +88,9 @@ func emissions() []emission {
 		for _, s := range []Spec{
 			{Heads: 6, DType: "fp16"}, {Heads: 16, DType: "fp16"}, {Heads: 128, DType: "fp16"},
 			// Row blocks that are chosen for little work.
-			{Heads: 24, BlockH: 16}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
-			// The other number of warpgroups.
-			{Heads: 40, Warpgroups: 1}, {Heads: 32, SQ: 2, BlockH: 32, Warpgroups: 1}, {Heads: 8, Warpgroups: 2}, {Heads: 16, Warpgroups: 2},
+			{Heads: 24, BlockH: 16}, {Heads: 40, BlockH: 64}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
 			// Widths.
-			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 48, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
+			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 40, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
 		} {
 			list = append(list, emission{kernel.Name, s.WithDefaults()})
 		}

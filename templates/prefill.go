@@ -22,7 +22,12 @@ import (
 // cores see both warpgroups' products one behind the other.
 func expandPrefill(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("expand_prefill", s, s.options())
-	c := newPrefillCTA(k, s)
+	return newPrefillCTA(k, s).build()
+}
+
+// build makes the kernel's body.
+func (c *prefillCTA) build() (*gen.Output, error) {
+	k, s := c.k, c.s
 	c.begin()
 
 	attend, load := s.prefillRegisters()
@@ -47,6 +52,7 @@ type prefillCTA struct {
 	queryTokens     gen.Scalar // rows of q, and of the outputs
 	work            prefillWork
 	result          prefillResult
+	carried         *carriedState // nil where all keys are in one launch
 
 	queries, keys, values *gen.Pipeline
 	mail                  *gen.Mailbox
@@ -62,6 +68,13 @@ func rowsTensor(k *gen.Kernel, name string, tile gen.Tile) gen.TensorMap {
 
 func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 	c := &prefillCTA{k: k, s: s}
+	c.declare()
+	return c
+}
+
+// declare declares parameters and shared memory.
+func (c *prefillCTA) declare() {
+	k, s := c.k, c.s
 	c.qNope, c.qRope = rowsTensor(k, "q_nope", s.prefillQueryTile()), rowsTensor(k, "q_rope", s.prefillQueryTile())
 	c.kNope, c.v = rowsTensor(k, "k_nope", s.keyTile()), rowsTensor(k, "v", s.valueTile())
 	rope := s.keyTile()
@@ -78,9 +91,8 @@ func newPrefillCTA(k *gen.Kernel, s Spec) *prefillCTA {
 	c.queries = k.Pipeline("q", s.groups(), s.prefillQueryTile(), whole(s.prefillQueryTile(), gen.Warpgroups(1)))
 	c.keys = k.Pipeline("k", s.Stages, s.keyTile(), whole(s.keyTile(), readers))
 	c.values = k.Pipeline("v", s.Stages, s.valueTile(), whole(s.valueTile(), readers))
-	c.mail = k.Mailbox("item", 2, mailWords, readers)
+	c.mail = k.Mailbox("item", 2, c.mailWords(), readers)
 	c.attending = k.NamedBarrier(s.groups() * gen.WarpgroupThreads)
-	return c
 }
 
 // begin starts the kernel's body, once shared memory is laid out.
@@ -104,7 +116,7 @@ func (c *prefillCTA) load() {
 		it.rows = it.rows.Min(c.queryTokens.Read().As(isa.S32).Sub(it.query))
 		// Rows without a key get a tile of which they see nothing.
 		it.keys, it.tiles = k.Select(it.tiles.Gt(0), it.keys, k.Int(0)), it.tiles.Max(1)
-		mail.Send(it.mail()...)
+		mail.Send(it.mail(c.mailWords())...)
 		token := func(t gen.Value) gen.Value { return it.key.Add(t.Mul(s.BlockN)) }
 		loadKeys := func(t gen.Value) {
 			keys.LoadBoxes(again,
@@ -129,7 +141,7 @@ func (c *prefillCTA) load() {
 		loadValues(it.tiles.Sub(1))
 	})
 	var words []gen.Value
-	for range mailWords {
+	for range c.mailWords() {
 		words = append(words, k.Int(stop))
 	}
 	mail.Send(words...)

@@ -32,7 +32,7 @@ func (c *prefillCTA) attend() {
 	k.WaitForPreviousGrid()
 	it := mailed(c.mail.Receive(k.Int(0)))
 	kept := []*gen.Var{}
-	for _, w := range it.mail() {
+	for _, w := range it.mail(c.mailWords()) {
 		kept = append(kept, k.Var(w))
 	}
 	it = mailed(valuesOf(kept))
@@ -53,7 +53,7 @@ func (c *prefillCTA) attend() {
 				a.begin()
 			}
 			a.write(it, a.scored.Sub(2))
-			for i, w := range next.mail() {
+			for i, w := range next.mail(c.mailWords()) {
 				kept[i].Set(w)
 			}
 		})
@@ -89,8 +89,7 @@ func (a *prefillAttention) accumulate(values gen.Slot) {
 // for the last product: see end.
 func (a *prefillAttention) item(it prefillItem) {
 	k, s := a.k, a.s
-	a.softmax.reset()
-	a.out.Zero()
+	a.start(it)
 	queries := a.queries.Tile(a.begun.Sub(1).Mul(s.groups()).Add(a.group))
 	mask := prefillMask{k: k, s: s, seen: it.seen.Add(a.firstRow()), keys: it.keys}
 	// take takes over the finished scores of tile t.
@@ -101,7 +100,7 @@ func (a *prefillAttention) item(it prefillItem) {
 	}
 	k.WaitMultiply(0)
 	take(k.Int(0))
-	a.softmax.raise(a.scores, a.out, a.weights)
+	a.weighFirst()
 	k.For("tile", 1, it.tiles, 1, func(t gen.Value) {
 		before := a.values.Tile(a.scored.Sub(1))
 		if s.looksAhead() {
@@ -151,11 +150,11 @@ func (a *prefillAttention) end(it prefillItem) {
 	a.accumulate(values)
 }
 
-// write writes an item's result, whose products are done; last is the index of its
-// last tile.
+// write writes an item's result, whose products are done, or its state; last is the
+// index of its last tile.
 func (a *prefillAttention) write(it prefillItem, last gen.Value) {
 	a.values.Tile(last).Release(a.speaker, 0)
-	a.result.write(it, a.firstRow(), a.out, a.softmax.finish())
+	a.finish(it)
 }
 
 // firstRow is the warpgroup's first row of an item.

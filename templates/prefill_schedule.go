@@ -49,11 +49,11 @@ func prefillSchedule(s Spec) (*gen.Output, error) {
 	blocks, shared := c.count()
 	blocks = blocks.Min(c.mostBlocks) // more only where the lengths contradict each other
 	k.If(c.thread.Eq(0), func() {
-		c.head.StoreVector(headBlocks, blocks, c.section(shared))
+		c.head.StoreVector(headBlocks, blocks, s.section(k, shared))
 		c.head.Store(headNext, 0)
 	})
 	k.IfElse(blocks.Le(sortedBlocks), func() {
-		c.sort(blocks)
+		longestFirst(k, c.thread, c.order, blocks, func(i gen.Value) gen.Value { return c.block(i).tiles })
 		c.list(blocks, func(i gen.Value) gen.Value { return c.order.At(i).Load(0).And(sortedBlocks - 1) })
 	}, func() {
 		c.list(blocks, func(i gen.Value) gen.Value { return i })
@@ -115,11 +115,11 @@ func (c prefillScheduler) count() (blocks, shared gen.Value) {
 }
 
 // section returns how many heads are attended side by side, all sections alike.
-func (c prefillScheduler) section(sharedKeys gen.Value) gen.Value {
-	perKey := (c.s.Nope + c.s.Value) * c.s.dtype().Bytes()
-	fit := c.k.Int(sectionBytes / perKey).Div(sharedKeys.Max(1)).Max(1).Min(c.s.Heads)
-	sections := ceilDiv(c.k.Int(c.s.Heads), fit)
-	return ceilDiv(c.k.Int(c.s.Heads), sections)
+func (s Spec) section(k *gen.Kernel, sharedKeys gen.Value) gen.Value {
+	perKey := (s.Nope + s.Value) * s.dtype().Bytes()
+	fit := k.Int(sectionBytes / perKey).Div(sharedKeys.Max(1)).Max(1).Min(s.Heads)
+	sections := ceilDiv(k.Int(s.Heads), fit)
+	return ceilDiv(k.Int(s.Heads), sections)
 }
 
 // ceilDiv returns ⌈a/b⌉.
@@ -147,33 +147,33 @@ func (c prefillScheduler) block(number gen.Value) block {
 	return block{q, first, rows, seen.Value, most.Add(s.BlockN - 1).Div(s.BlockN)}
 }
 
-// sort orders the blocks by their tiles, most first, in shared memory: bitonic,
-// by keys that hold the tiles and, where they are alike, the block's number.
-func (c prefillScheduler) sort(blocks gen.Value) {
-	k := c.k
+// longestFirst orders blocks by their tiles, most first, in shared memory:
+// bitonic, by keys that hold the tiles and, where they are alike, the block's
+// number, which is in the low bits. Run by all threads of the CTA.
+func longestFirst(k *gen.Kernel, thread gen.Value, order gen.Region, blocks gen.Value, tiles func(i gen.Value) gen.Value) {
 	size := k.Var(k.Int(2))
 	k.While("size", func() gen.Value { return size.Lt(blocks) }, func() { size.Set(size.Shl(1)) })
-	k.For("key", c.thread, size.Value, scanThreads, func(i gen.Value) {
+	k.For("key", thread, size.Value, scanThreads, func(i gen.Value) {
 		key := k.Var(k.Int(sortedLast))
 		k.If(i.Lt(blocks), func() {
-			fewer := k.Int(mostTiles).Sub(c.block(i).tiles.Min(mostTiles))
+			fewer := k.Int(mostTiles).Sub(tiles(i).Min(mostTiles))
 			key.Set(fewer.Mul(sortedBlocks).Or(i))
 		})
-		c.order.At(i).Store(0, key)
+		order.At(i).Store(0, key)
 	})
 	k.SyncCTA()
 	run := k.Var(k.Int(2))
 	k.While("run", func() gen.Value { return run.Le(size.Value) }, func() {
 		apart := k.Var(run.Shr(1))
 		k.While("apart", func() gen.Value { return apart.Gt(0) }, func() {
-			k.For("pair", c.thread, size.Shr(1), scanThreads, func(i gen.Value) {
+			k.For("pair", thread, size.Shr(1), scanThreads, func(i gen.Value) {
 				within := i.And(apart.Sub(1))
 				low := i.Sub(within).Shl(1).Add(within)
 				high := low.Add(apart.Value)
-				a, b := c.order.At(low).Load(0), c.order.At(high).Load(0)
+				a, b := order.At(low).Load(0), order.At(high).Load(0)
 				up := low.And(run.Value).Eq(0)
-				c.order.At(low).Store(0, k.Select(up, a.Min(b), a.Max(b)))
-				c.order.At(high).Store(0, k.Select(up, a.Max(b), a.Min(b)))
+				order.At(low).Store(0, k.Select(up, a.Min(b), a.Max(b)))
+				order.At(high).Store(0, k.Select(up, a.Max(b), a.Min(b)))
 			})
 			k.SyncCTA()
 			apart.Set(apart.Shr(1))

@@ -160,16 +160,15 @@ func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
 		factor[h] = c.top[h].Sub(finite(k, next)).Mul(c.scale).Exp2()
 		c.top[h].Set(next)
 		c.sum[h].Scale(factor[h])
-		power := next.Mul(c.scale)
-		// True for −∞ and for NaN, too.
-		careful[h] = power.Max(k.Float(0).Sub(power)).Lt(float64(mostReference)).Not()
+		var power gen.Value
+		power, careful[h] = c.reference(next)
 		before[h] = k.Select(careful[h], finite(k, next), k.Float(0))
 		after[h] = k.Select(careful[h], k.Float(0), k.Float(0).Sub(power))
 	}
 	for i, r := range out.R {
 		r.Scale(factor[rowOf(i)])
 	}
-	c.careful.Set(k.Select(k.AnyInWarp(careful[0].Or(careful[1])), k.Int(1), k.Int(0)))
+	c.beCareful(careful)
 	for i := 0; i < len(scores.R); i += 2 {
 		h := rowOf(i)
 		p := scores.R[i].Sub(before[h]).MulAdd(c.scale, after[h]).Exp2()
@@ -177,6 +176,29 @@ func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
 		c.sum[h].Increase(p.Add(q))
 		packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
 	}
+}
+
+// reference returns a row's reference in powers of two, and whether its weights
+// must be computed carefully.
+func (c *prefillSoftmax) reference(top gen.Value) (power, careful gen.Value) {
+	power = top.Mul(c.scale)
+	// True for −∞ and for NaN, too.
+	return power, power.Max(c.k.Float(0).Sub(power)).Lt(float64(mostReference)).Not()
+}
+
+// beCareful notes whether a row of the warp must be weighted carefully.
+func (c *prefillSoftmax) beCareful(rows [2]gen.Value) {
+	k := c.k
+	c.careful.Set(k.Select(k.AnyInWarp(rows[0].Or(rows[1])), k.Int(1), k.Int(0)))
+}
+
+// resume goes on with rows whose references and sums were set.
+func (c *prefillSoftmax) resume() {
+	var careful [2]gen.Value
+	for h := range careful {
+		_, careful[h] = c.reference(c.top[h].Value)
+	}
+	c.beCareful(careful)
 }
 
 // finish returns one value per row of the thread.

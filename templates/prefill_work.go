@@ -25,13 +25,15 @@ const (
 
 // A block in the list, in words.
 const (
-	blockQuery  = iota // its first query token
-	blockRows          // its query tokens, at most BlockM
-	blockKey           // the sequence's first key token
-	blockKeys          // the sequence's keys
-	blockSeen          // keys that the block's first query sees; the r-th sees r more, but no more than there are
-	blockTiles         // tiles of keys that one of the queries sees
-	blockWords  = 8
+	blockQuery = iota // its first query token
+	blockRows         // its query tokens, at most BlockM
+	blockKey          // the sequence's first key token
+	blockKeys         // the sequence's keys
+	blockSeen         // keys that the block's first query sees; the r-th sees r more, but no more than there are
+	blockTiles        // tiles of keys that one of the queries sees
+	blockFrom         // extend: the state that the block goes on from, −1 for none
+	blockTo           // extend: the state that the block ends in, −1 for the result
+	blockWords
 	vectorWords = 4
 )
 
@@ -52,6 +54,7 @@ type prefillItem struct {
 	query, rows gen.Value
 	key, keys   gen.Value
 	seen, tiles gen.Value
+	from, to    gen.Value
 }
 
 // each runs body for every item of the CTA, in one thread. next asks for the
@@ -76,7 +79,7 @@ func (w prefillWork) each(begin func(), body func(it prefillItem, next func())) 
 		it := prefillItem{
 			head:  firstHead.Add(inSection.Sub(block.Mul(heads))),
 			query: words[blockQuery], rows: words[blockRows], key: words[blockKey], keys: words[blockKeys],
-			seen: words[blockSeen], tiles: words[blockTiles],
+			seen: words[blockSeen], tiles: words[blockTiles], from: words[blockFrom], to: words[blockTo],
 		}
 		body(it, func() {
 			// As many items are asked for as there are. Who gets the last answer
@@ -88,18 +91,25 @@ func (w prefillWork) each(begin func(), body func(it prefillItem, next func())) 
 	})
 }
 
-// mailWords is the size of a message from the loading warp to the attending
-// ones: an item without what only loading needs.
-const mailWords = 6
+// A message from the loading warp to the attending ones is an item without what
+// only loading needs, and of a kernel that carries states where they are.
+const (
+	plainMail   = 6
+	carriedMail = 8
+)
 
 // stop is the tiles of the message that ends the work.
 const stop = -1
 
-func (it prefillItem) mail() []gen.Value {
-	return []gen.Value{it.head, it.query, it.rows, it.keys, it.seen, it.tiles}
+func (it prefillItem) mail(words int) []gen.Value {
+	return []gen.Value{it.head, it.query, it.rows, it.keys, it.seen, it.tiles, it.from, it.to}[:words]
 }
 
 // mailed is the item in a message.
 func mailed(words []gen.Value) prefillItem {
-	return prefillItem{head: words[0], query: words[1], rows: words[2], keys: words[3], seen: words[4], tiles: words[5]}
+	it := prefillItem{head: words[0], query: words[1], rows: words[2], keys: words[3], seen: words[4], tiles: words[5]}
+	if len(words) == carriedMail {
+		it.from, it.to = words[6], words[7]
+	}
+	return it
 }

@@ -24,6 +24,9 @@ var presets = []Preset{
 	{"expand-prefill-h16-fp16", "expand-prefill", Spec{Heads: 16, DType: gen.FP16.Name}},
 	{"expand-prefill-m192", "expand-prefill", Spec{BlockM: 192}},
 	{"expand-schedule", "expand-schedule", Spec{}},
+	{"extend-attend", "extend-attend", Spec{}},
+	{"extend-attend-h16-fp16", "extend-attend", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"extend-schedule", "extend-schedule", Spec{}},
 	{"merge-states", "merge-states", Spec{}},
 	{"merge-states-f32-fp16", "merge-states", Spec{Partial: partialF32, DType: gen.FP16.Name}},
 	{"append-kv", "append-kv", Spec{}},
@@ -36,6 +39,8 @@ var presets = []Preset{
 	{"absorb-q-h128-m64", "absorb-q", Spec{Heads: 128, BlockM: 64}},
 	{"absorb-o-h128", "absorb-o", Spec{Heads: 128}},
 	{"absorb-o-h128-m16", "absorb-o", Spec{Heads: 128, BlockM: 16}},
+	{"layer-groups", "layer-groups", Spec{}},
+	{"layer-rows", "layer-rows", Spec{}},
 }
 
 // Presets lists the presets in a fixed order.

@@ -48,9 +48,13 @@ func (t strided) at(token, head gen.Value) gen.Pointer {
 // columns and as many rows as a slot holds.
 func newProduct(k *gen.Kernel, s Spec, g geometry) *product {
 	tile := s.weightsTile(g)
+	box := tile.Box()
+	if g.shared { // a CTA's share
+		box[1] /= s.Cluster
+	}
 	return &product{
 		k: k, s: s, g: g,
-		weights: k.Tensor("weights", tile.DType, []string{"column", "row", "head"}, append(tile.Box(), 1), tile.Swizzle, weightPromotion),
+		weights: k.Tensor("weights", tile.DType, []string{"column", "row", "head"}, append(box, 1), tile.Swizzle, weightPromotion),
 		out:     stridedTensor(k, "out"),
 	}
 }

@@ -11,7 +11,8 @@ import (
 // and absorb-o. A spec's BlockM is the rows, that is tokens, of an output tile,
 // BlockN its columns, of one head. With 128 rows and more, two warpgroups have
 // the rows on wgmma's M and run through many tiles; with fewer, one warpgroup
-// has them on wgmma's N and the weights on its M, one tile per CTA.
+// has them on wgmma's N and the weights on its M, one tile per CTA. Up-project's
+// rows are the same for all heads: its warpgroups have a tile each.
 var (
 	upProjectFamily   = family{upProjectDefaults, validateUpProject}
 	absorbQueryFamily = family{absorbQueryDefaults, validateAbsorbQuery}
@@ -39,7 +40,6 @@ func productDefaults(s Spec) Spec {
 	set(&s.Latent, 512)
 	set(&s.Nope, 128)
 	set(&s.Value, 128)
-	set(&s.Cluster, 1)
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
 	}
@@ -58,13 +58,37 @@ func upProjectDefaults(s Spec) Spec {
 		s.BlockM = wideRows
 	}
 	if s.BlockN == 0 {
-		s.BlockN = s.Nope + s.Value
+		s.BlockN = s.sharedColumns(s.Nope + s.Value)
+	}
+	if s.Cluster == 0 {
+		s.Cluster = sharedCluster
 	}
 	return s.withStages(s.upProjection())
 }
 
+// sharedColumns returns the widest tile of so many columns of a head that two
+// warpgroups can take in turn.
+func (s Spec) sharedColumns(columns int) int {
+	n := maxSharedColumns
+	for n > sharedColumnStep && columns%(wideTeam*n) != 0 {
+		n -= sharedColumnStep
+	}
+	return n
+}
+
+// Tiles of a shared product: 64 rows and the most columns of an accumulator are
+// 160 registers of a thread, and results leave in boxes of 32 columns or 64.
+const (
+	maxSharedColumns = 160
+	sharedColumnStep = 32
+	sharedCluster    = 2
+)
+
 func absorbQueryDefaults(s Spec) Spec {
 	s = productDefaults(s)
+	if s.Cluster == 0 {
+		s.Cluster = 1
+	}
 	if s.Rope == 0 {
 		s.Rope = 64
 	}
@@ -82,6 +106,9 @@ func absorbQueryDefaults(s Spec) Spec {
 
 func absorbOutDefaults(s Spec) Spec {
 	s = productDefaults(s)
+	if s.Cluster == 0 {
+		s.Cluster = 1
+	}
 	if s.BlockM == 0 {
 		s.BlockM = 2 * wideRows
 	}
@@ -95,17 +122,21 @@ func absorbOutDefaults(s Spec) Spec {
 }
 
 // withStages fills in the slots of the ring. A wide product has three, which
-// leaves room for a whole tile of output. A narrow one has all of the
-// contraction, as far as narrowCTAs fit on an SM.
+// leaves room for a whole tile of output, a shared one five, which leave room
+// for one piece of each warp's: weights that come early are worth more than a
+// second piece. A narrow one has all of the contraction, as far as narrowCTAs
+// fit on an SM.
 func (s Spec) withStages(g geometry) Spec {
 	switch {
 	case s.Stages != 0:
 		return s
-	case s.BlockM < 8 || s.BlockM > 2*wideRows || s.BlockN < depthBlock || s.BlockN > maxTileColumns:
+	case s.BlockM < 8 || s.BlockM > 2*wideRows || s.BlockN < sharedColumnStep || s.BlockN > maxTileColumns || g.depth < depthBlock:
 		s.Stages = 2 // it is refused for these
 		return s
 	}
-	if s.wide() {
+	if g.shared {
+		s.Stages = min(5, s.mostStages(g, hopper.SharedLimit))
+	} else if s.wide() {
 		s.Stages = min(3, s.mostStages(g, hopper.SharedLimit))
 	} else {
 		s.Stages = min(g.depth/depthBlock, s.mostStages(g, hopper.SharedSM/narrowCTAs-hopper.SharedReserve))
@@ -123,10 +154,15 @@ const narrowCTAs = 3
 type geometry struct {
 	depth, columns int  // of the contraction, and of the output
 	transposed     bool // the weights' rows are the contraction, not the output's columns
+	shared         bool // all heads have the same rows
 }
 
-func (s Spec) upProjection() geometry     { return geometry{depth: s.Latent, columns: s.Nope + s.Value} }
-func (s Spec) queryAbsorption() geometry  { return geometry{s.Nope, s.Latent, true} }
+func (s Spec) upProjection() geometry {
+	return geometry{depth: s.Latent, columns: s.Nope + s.Value, shared: true}
+}
+func (s Spec) queryAbsorption() geometry {
+	return geometry{depth: s.Nope, columns: s.Latent, transposed: true}
+}
 func (s Spec) outputAbsorption() geometry { return geometry{depth: s.Latent, columns: s.Value} }
 
 // maxTileColumns is the most columns of a tile: a latent's.
@@ -167,11 +203,38 @@ func (s Spec) passColumns(g geometry) int {
 }
 
 func (s Spec) ringAndStage(g geometry, columns int) int {
+	if g.shared {
+		return s.sharedBytes(g, 1)
+	}
 	slot := s.rowsTile().Bytes() + s.weightsTile(g).Bytes()
 	if s.wide() {
 		return s.Stages*slot + s.stageTile(columns).Bytes() + wideShared
 	}
 	return s.Stages*slot + s.stageTile(columns).Bytes() + narrowShared
+}
+
+// sharedBytes returns the shared memory of a shared product whose warps have so
+// many places for their results.
+func (s Spec) sharedBytes(g geometry, places int) int {
+	return g.depth/depthBlock*s.rowsTile().Bytes() + s.Stages*s.weightsTile(g).Bytes() + s.resultTile(places).Bytes() + wideShared
+}
+
+// resultPlaces returns how many places each warp has.
+func (s Spec) resultPlaces(g geometry) int {
+	if s.sharedBytes(g, 2) <= hopper.SharedLimit {
+		return 2
+	}
+	return 1
+}
+
+// resultTile stages a shared product's output: each warp's places, of 16 rows
+// and one column block.
+func (s Spec) resultTile(places int) gen.Tile {
+	t := gen.Tile{DType: s.dtype(), Rows: places * 4 * wideTeam * sliceRows, Cols: depthBlock, Swizzle: hopper.Swizzle128}
+	if s.BlockN%t.Cols != 0 {
+		t.Cols, t.Swizzle = t.Cols/2, hopper.Swizzle64
+	}
+	return t
 }
 
 // These bound what barriers, notes, the table of sequences and alignment need.
@@ -195,8 +258,8 @@ func validateUpProject(s Spec) error {
 		return &SpecError{"block-m", s.BlockM, "two warpgroups multiply 64 tokens (wgmma's M) each, two pages", wideRows}
 	case s.Rope%8 != 0 || s.Rope < 8 || s.Rope > 256:
 		return &SpecError{"rope", s.Rope, "rope keys are copied in chunks of 16 bytes", nearest(s.Rope, 8, 8, 256)}
-	case s.BlockN != s.Nope+s.Value && s.Nope+s.Value <= 256:
-		return &SpecError{"block-n", s.BlockN, "a tile is one head's key and value", s.Nope + s.Value}
+	case s.Cluster != 1 && s.Cluster != 2 && s.Cluster != 4:
+		return &SpecError{"cluster", s.Cluster, "1, 2 or 4 CTAs share weights", sharedCluster}
 	}
 	return validateProduct(s, s.upProjection())
 }
@@ -241,7 +304,10 @@ func validateProduct(s Spec, g geometry) error {
 		}
 		return refuse("block-m", s.BlockM, near, "rows are a multiple of 8 below 128 (wgmma's N), or 128 or 256 (wgmma's M in two warpgroups)")
 	}
-	if s.BlockN%depthBlock != 0 || s.BlockN < depthBlock || g.columns%s.BlockN != 0 {
+	if columns := s.Nope + s.Value; g.shared && (s.BlockN%sharedColumnStep != 0 || s.BlockN < sharedColumnStep || s.BlockN > maxSharedColumns || columns%(wideTeam*s.BlockN) != 0) {
+		return refuse("block-n", s.BlockN, s.sharedColumns(columns), "two warpgroups take turns with equal tiles of a head's %d columns, multiples of 32 up to %d", columns, maxSharedColumns)
+	}
+	if !g.shared && (s.BlockN%depthBlock != 0 || s.BlockN < depthBlock || g.columns%s.BlockN != 0) {
 		near := g.columns
 		for near > s.BlockN && near%(2*depthBlock) == 0 && g.columns%(near/2) == 0 {
 			near /= 2
@@ -249,11 +315,11 @@ func validateProduct(s Spec, g geometry) error {
 		return refuse("block-n", s.BlockN, near, "tiles of a head's %d columns are equal and multiples of 64", g.columns)
 	}
 	// A thread's share of a 64-row accumulator is N/2 registers.
-	if most := s.mostColumns(g); s.BlockN > most {
+	if most := s.mostColumns(g); !g.shared && s.BlockN > most {
 		return refuse("block-n", s.BlockN, most, "a tile of %d rows must fit the registers", s.BlockM)
 	}
-	if s.Cluster != 1 {
-		return refuse("cluster", s.Cluster, 1, "products run without clusters")
+	if !g.shared && s.Cluster != 1 {
+		return refuse("cluster", s.Cluster, 1, "products with rows for each head run without clusters")
 	}
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")

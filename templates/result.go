@@ -36,16 +36,29 @@ func (r results) pairs() results {
 	return r
 }
 
+// outputRows is a row block's output in one warpgroup's accumulators, whichever way
+// round it lies there: rowsOnM or rowsOnN.
+type outputRows interface {
+	// output returns the accumulators of the warpgroup's latent columns.
+	output() []gen.Accumulator
+	// layout says how the rows lie in them.
+	layout() fragmentRows
+	// stage writes packed output, from its quad-th four elements on, to the tile
+	// that is copied to the result; batch is how many fours it takes at a time.
+	stage(tile gen.SharedTile, packed []gen.Value, quad int)
+	batch() int
+}
+
 // write brings a finished item's result to its destination, by way of the
 // output tile.
-func (r results) write(it item, rowBlock, firstRow gen.Value, rows rowsOn, st softmaxState, team mergeTeam, tile gen.SharedTile) {
+func (r results) write(it item, rowBlock, firstRow gen.Value, held outputRows, st softmaxState, team mergeTeam, tile gen.SharedTile) {
 	k, s := r.k, r.s
-	layout, out := rows.layout(), rows.output()
+	layout, out := held.layout(), held.output()
 	v := r.judge(it, rowBlock, firstRow, out, st, team, layout)
 	k.If(v.finished.Eq(1), func() {
-		all, batch := quads(out), rows.batch()
+		all, batch := quads(out), held.batch()
 		for n := 0; n < len(all); n += batch {
-			rows.stage(tile, r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
+			held.stage(tile, r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
 			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
 		}
 		k.If(layout.speaker, func() {

@@ -46,46 +46,50 @@ func newRowsOnM(k *gen.Kernel, s Spec, scale gen.Scalar, which int, sh rowsOnMSh
 	return r
 }
 
-func (r *rowsOnM) reset() { r.softmax.reset() }
-
+// multiplyKeys issues the products that are the scores of a tile.
 func (r *rowsOnM) multiplyKeys(tile gen.SharedTile) {
 	r.k.Multiply(r.scores, r.shared.queries.KMajor(), tile.KMajor(), 0, false)
 }
 
+// scored returns the finished scores in powers of two, −∞ where hidden.
 func (r *rowsOnM) scored(mask visibility) []gen.Value {
 	mask.hideColumns(r.k, r.scores)
 	return r.softmax.scaled(r.scores)
 }
 
-func (r *rowsOnM) lead(i int, scores []gen.Value) (weights, rescale) {
-	change := r.softmax.lead(scores, r.shared.reference[i])
-	w := r.softmax.weights(scores)
-	r.shared.weights.give(r.k, w)
+// lead turns the scores of tile i of a pair into weights, which it also leaves
+// for the other warpgroup with their references, and says what the output must
+// be multiplied by before they are added to it.
+func (r *rowsOnM) lead(i int, scores []gen.Value) (weights []gen.Value, change rescale) {
+	change = r.softmax.lead(scores, r.shared.reference[i])
+	weights = r.softmax.weights(scores)
+	r.shared.weights.give(r.k, weights)
 	r.shared.ready[i].Arrive(r.warp())
-	return weights{fragment: w}, change
+	return weights, change
 }
 
-func (r *rowsOnM) follow(i int) (weights, rescale) {
+// follow waits for the weights and references of tile i that the other
+// warpgroup leaves, and takes them. A thread holds what it took in registers and
+// gives in the same place only after that.
+func (r *rowsOnM) follow(i int) (weights []gen.Value, change rescale) {
 	r.others.Wait(r.warp())
-	w := r.shared.weights.take(r.k)
-	return weights{fragment: w}, r.softmax.follow(r.shared.reference[i])
+	weights = r.shared.weights.take(r.k)
+	return weights, r.softmax.follow(r.shared.reference[i])
 }
-
-// taken has nothing to say: a thread holds what it took in registers, and gives
-// in the same place only after that.
-func (r *rowsOnM) taken(int) {}
 
 // warp is the warp's number in its warpgroup.
 func (r *rowsOnM) warp() gen.Value { return r.k.Warp().And(gen.Warpgroups(1) - 1) }
 
-func (r *rowsOnM) multiplyValues(w weights, values gen.SharedTile) {
-	r.k.MultiplyFragment(r.out, w.fragment, values.Transposed())
+// multiplyValues issues output += weights·values.
+func (r *rowsOnM) multiplyValues(weights []gen.Value, values gen.SharedTile) {
+	r.k.MultiplyFragment(r.out, weights, values.Transposed())
 }
 
 func (r *rowsOnM) output() []gen.Accumulator { return []gen.Accumulator{r.out} }
 
-func (r *rowsOnM) finish(all gen.NamedBarrier) softmaxState {
-	return r.softmax.finish(r.shared.sums, r.k.Int(r.which), all)
+// finish puts both warpgroups' sums together; both meet in it.
+func (r *rowsOnM) finish(both gen.NamedBarrier) softmaxState {
+	return r.softmax.finish(r.shared.sums, r.k.Int(r.which), both)
 }
 
 func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }

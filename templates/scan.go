@@ -34,6 +34,14 @@ func sumOfWarps(k *gen.Kernel, word gen.Value) (before, total gen.Value) {
 	return k.Select(k.Lane().Lt(k.Warp()), word, k.Int(0)).SumOfWarp(), word.SumOfWarp()
 }
 
+// runningSum returns the sum of v over this thread and those before it, and over
+// all, with the reservations of ofWarps.
+func runningSum(k *gen.Kernel, name string, v gen.Value) (through, total gen.Value) {
+	sum := v.InclusiveSum()
+	before, total := sumOfWarps(k, ofWarps(k, name, sum)[0])
+	return before.Add(sum), total
+}
+
 // lastAtMost returns the greatest i in [low, high) for which atMost holds; it
 // must hold for low, and never again once it has failed.
 func lastAtMost(k *gen.Kernel, low, high gen.Value, atMost func(i gen.Value) gen.Value) gen.Value {

@@ -12,17 +12,16 @@ const (
 	rightPart
 )
 
-// seesawDecode attends a row block with two warpgroups. Each owns half of the
-// output's latent columns, since the whole does not fit one's registers or one
-// would be busy with softmax half of the time, and they take turns with the KV
-// tiles:
+// seesawDecode attends 64 packed query rows, on wgmma's M (see rowsOnM), with
+// two warpgroups. Each owns half of the output's latent columns, since the whole
+// does not fit one's registers, and they take turns with the KV tiles:
 //
 //	left:  S₀ = Q·K₀ᵀ  P₀  O_left += P₀·V₀    O_left += P₁·V₁
 //	right: S₁ = Q·K₁ᵀ  O_right += P₀·V₀  P₁   O_right += P₁·V₁
 //
-// While one takes a softmax the other's multiplies run. Which way round the
-// products are taken is rowsOn's. V is the latent part of K's bytes, transposed.
-// A part of a tile is refilled as soon as its last reader has multiplied it.
+// While one takes a softmax the other's multiplies run. V is the latent part of
+// K's bytes, transposed. A part of a tile is refilled as soon as its last reader
+// has multiplied it.
 // (The schedule began as FlashMLA's, described in its deep-dive document.)
 func seesawDecode(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("absorb_decode", s, s.options())
@@ -34,7 +33,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
 		gen.Part{First: 0, Count: half, Arrivals: 4},
 		gen.Part{First: half, Count: half, Arrivals: 4})
-	queries, rows := shareRows(k, s, scale)
+	shared := shareRowsOnM(k, s)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
 
@@ -44,16 +43,14 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		return func() {
 			team := k.NamedBarrier(gen.WarpgroupThreads)
 			tiles := ring.Consumer()
-			p := pair{k: k, s: s, which: which, rows: rows(which, team), team: team, both: both, tiles: tiles}
+			p := pair{k: k, s: s, which: which, rows: newRowsOnM(k, s, scale, which, shared), team: team, both: both, tiles: tiles}
 			c.todo.each(c.part, func(it item) {
 				p.length = c.kvLen.At(it.request).Load(0)
 				p.firstRow = c.firstRow
-				p.rows.reset()
+				p.rows.softmax.reset()
 				k.WaitForPreviousGrid()
-				c.queries.load(it.request, c.firstRow, queries, s.teamThreads())
-				for _, o := range p.rows.output() {
-					o.Zero()
-				}
+				c.queries.load(it.request, c.firstRow, shared.queries, s.teamThreads())
+				p.rows.out.Zero()
 				k.FenceAsync()
 				both.Sync()
 				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
@@ -61,7 +58,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 					attend(p)
 				})
 				state := p.rows.finish(both)
-				c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, queries.Reuse(s.outputTile()))
+				c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, shared.queries.Reuse(s.outputTile()))
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
 		}
@@ -70,7 +67,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
 	}
-	attending, loading := registers(s)
+	const attending, loading = 240, 24 // registers per thread: the output alone is 128
 	k.Roles(
 		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: attending, Body: side(0, pair.left)},
 		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: attending, Body: side(1, pair.right)},
@@ -80,34 +77,13 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	return k.Build()
 }
 
-// registers returns the registers per thread of seesaw's roles: together what
-// the CTA was launched with. The output of 64 rows alone is 128 of each thread's
-// that attends.
-func registers(s Spec) (attending, loading int) {
-	if s.rowsOnM() {
-		return 240, 24
-	}
-	return 232, 40
-}
-
-// shareRows lays out what the warpgroups of a row block share and returns the
-// queries' tile and what makes each warpgroup's part of the arithmetic.
-func shareRows(k *gen.Kernel, s Spec, scale gen.Scalar) (gen.SharedTile, func(which int, team gen.NamedBarrier) rowsOn) {
-	if s.rowsOnM() {
-		sh := shareRowsOnM(k, s)
-		return sh.queries, func(which int, _ gen.NamedBarrier) rowsOn { return newRowsOnM(k, s, scale, which, sh) }
-	}
-	sh := shareRowsOnN(k, s)
-	return sh.queries, func(which int, team gen.NamedBarrier) rowsOn { return newRowsOnN(k, s, scale, which, team, sh) }
-}
-
 // pair is one warpgroup's view of two consecutive KV tiles, the second of which
 // may be missing.
 type pair struct {
 	k        *gen.Kernel
 	s        Spec
 	which    int // 0 left, 1 right: the half of the output this warpgroup owns
-	rows     rowsOn
+	rows     *rowsOnM
 	team     gen.NamedBarrier
 	both     gen.NamedBarrier
 	tiles    *gen.Consumer
@@ -162,16 +138,16 @@ func (p pair) score(i int, tile gen.Slot, pending int) []gen.Value {
 
 // follow waits for the weights of tile i, which the other warpgroup gives, and
 // scales the output to their references.
-func (p pair) follow(i int) weights {
-	w, change := p.rows.follow(i)
+func (p pair) follow(i int) (weights []gen.Value) {
+	weights, change := p.rows.follow(i)
 	change.apply(p.k, p.rows.output())
-	return w
+	return weights
 }
 
 // multiplyValues issues what tile i adds to the output.
-func (p pair) multiplyValues(i int, w weights, tile gen.Slot) {
+func (p pair) multiplyValues(i int, weights []gen.Value, tile gen.Slot) {
 	p.clear(i, tile)
-	p.rows.multiplyValues(w, p.values(tile))
+	p.rows.multiplyValues(weights, p.values(tile))
 	p.k.CommitMultiply()
 }
 
@@ -185,9 +161,9 @@ func (p pair) finish(tile gen.Slot) {
 func (p pair) left() {
 	first := p.tiles.Next()
 	p.multiplyKeys(first)
-	w, change := p.rows.lead(0, p.score(0, first, 0))
+	weights, change := p.rows.lead(0, p.score(0, first, 0))
 	change.apply(p.k, p.rows.output())
-	p.multiplyValues(0, w, first)
+	p.multiplyValues(0, weights, first)
 	p.finish(first)
 	p.k.If(p.second, func() {
 		second := p.tiles.Next()
@@ -205,15 +181,13 @@ func (p pair) right() {
 		second := p.tiles.Next()
 		p.multiplyKeys(second)
 		p.multiplyValues(0, p.follow(0), first)
-		w, change := p.rows.lead(1, p.score(1, second, 1))
+		weights, change := p.rows.lead(1, p.score(1, second, 1))
 		p.finish(first)
-		p.rows.taken(0)
 		change.apply(p.k, p.rows.output())
-		p.multiplyValues(1, w, second)
+		p.multiplyValues(1, weights, second)
 		p.finish(second)
 	}, func() {
 		p.multiplyValues(0, p.follow(0), first)
 		p.finish(first)
-		p.rows.taken(0)
 	})
 }

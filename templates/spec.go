@@ -14,23 +14,21 @@ import (
 // Spec says which kernel to generate. Zero fields take their defaults (see
 // WithDefaults); what cannot be built is refused with a SpecError.
 type Spec struct {
-	Heads   int `json:"heads,omitempty"`   // query heads per token
-	SQ      int `json:"s_q,omitempty"`     // decode: query tokens per request
-	BlockH  int `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40, 48 or 64
-	BlockM  int `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
-	BlockN  int `json:"block_n,omitempty"` // KV tokens, or columns of a product, per tile; 64 for decode
-	Latent  int `json:"latent,omitempty"`  // width of the latent, which is also the value: 128, 256 or 512
-	Rope    int `json:"rope,omitempty"`    // width of the rope key: 64 or 128
-	Nope    int `json:"nope,omitempty"`    // expand: width of a head's key without the rope key
-	Value   int `json:"value,omitempty"`   // expand: width of a head's value
-	Page    int `json:"page,omitempty"`    // tokens per page of the cache: 64
-	Stages  int `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
-	Cluster int `json:"cluster,omitempty"` // CTAs per cluster
-	// Warpgroups is how many warpgroups multiply in a decode CTA: 1 or 2.
-	Warpgroups int    `json:"warpgroups,omitempty"`
-	DType      string `json:"dtype"`             // "bf16" or "fp16"
-	Partial    string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
-	Rotate     string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
+	Heads   int    `json:"heads,omitempty"`   // query heads per token
+	SQ      int    `json:"s_q,omitempty"`     // decode: query tokens per request
+	BlockH  int    `json:"block_h,omitempty"` // decode: packed query rows (token × head) per CTA: 8, 16, 24, 32, 40 or 64
+	BlockM  int    `json:"block_m,omitempty"` // expand: query tokens, or rows of a product, per CTA
+	BlockN  int    `json:"block_n,omitempty"` // KV tokens, or columns of a product, per tile; 64 for decode
+	Latent  int    `json:"latent,omitempty"`  // width of the latent, which is also the value: 128, 256 or 512
+	Rope    int    `json:"rope,omitempty"`    // width of the rope key: 64 or 128
+	Nope    int    `json:"nope,omitempty"`    // expand: width of a head's key without the rope key
+	Value   int    `json:"value,omitempty"`   // expand: width of a head's value
+	Page    int    `json:"page,omitempty"`    // tokens per page of the cache: 64
+	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
+	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster
+	DType   string `json:"dtype"`             // "bf16" or "fp16"
+	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
+	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
@@ -74,8 +72,7 @@ func (s Spec) options() gen.Option { return gen.LineInfo(s.LineInfo) }
 
 // WithDefaults fills the zero fields: DeepSeek's 512 + 64 split, 16 heads, one
 // query token, pages and tiles of 64 tokens, bf16, the smallest row block that
-// holds all rows where one of up to 48 does and 64 beyond, two stages, and one
-// warpgroup for up to 16 rows and two for more.
+// holds all rows where one of up to 40 does and 64 beyond, and two stages.
 func (s Spec) WithDefaults() Spec {
 	set := func(p *int, v int) {
 		if *p == 0 {
@@ -93,24 +90,17 @@ func (s Spec) WithDefaults() Spec {
 	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
 		s.BlockH = balancedBlock(s.Rows())
 	}
-	if s.BlockH <= narrowBlockH {
-		set(&s.Warpgroups, 1)
-	} else {
-		set(&s.Warpgroups, 2)
-	}
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
 	}
 	return s
 }
 
-// The row blocks: up to 48 rows lie on wgmma's N, 64 on its M. One warpgroup
-// has registers for 512 × 40 f32 outputs, 160 in each thread; with up to 16 rows
-// it keeps up with memory. Two share wider blocks.
+// The row blocks: up to 40 rows lie on wgmma's N, and one warpgroup has registers
+// for their output, 512 × 40 f32, 160 in each thread. 64 rows lie on M, and two
+// warpgroups share their output.
 const (
-	narrowBlockH = 40 // one warpgroup unless told otherwise: the most that its registers hold, and faster where measured
-	aloneBlockH  = 40 // the most for one warpgroup
-	swapBlockH   = 48 // the most on wgmma's N
+	swapBlockH   = 40 // the most on wgmma's N
 	seesawBlockH = 64 // on wgmma's M
 )
 
@@ -129,8 +119,17 @@ func (s Spec) rowsOnM() bool { return s.BlockH == seesawBlockH }
 // latentBlocks returns the column blocks of a KV tile that are latent.
 func (s Spec) latentBlocks() int { return s.Latent / s.kvTile().BlockCols() }
 
+// warpgroups returns the warpgroups that multiply: each owns an equal run of the
+// output's latent columns.
+func (s Spec) warpgroups() int {
+	if s.rowsOnM() {
+		return 2
+	}
+	return 1
+}
+
 // teamThreads returns the threads among which a row block's output is spread.
-func (s Spec) teamThreads() int { return s.Warpgroups * gen.WarpgroupThreads }
+func (s Spec) teamThreads() int { return s.warpgroups() * gen.WarpgroupThreads }
 
 // pageTokens is the page and tile size that the kernels are built for.
 const pageTokens = 64
@@ -164,12 +163,6 @@ func (s Spec) Validate() error {
 		}
 		return refuse("block-h", s.BlockH, near,
 			"row blocks are multiples of 8 (wgmma's N) up to %d (the output must fit the registers), or %d (wgmma's M)", swapBlockH, seesawBlockH)
-	case s.Warpgroups < 1:
-		return refuse("warpgroups", s.Warpgroups, s.minWarpgroups(), "at least one must multiply")
-	case s.Warpgroups < s.minWarpgroups():
-		return refuse("warpgroups", s.Warpgroups, 2, "the output of %d rows does not fit one warpgroup's registers", s.BlockH)
-	case s.Warpgroups > 2:
-		return refuse("warpgroups", s.Warpgroups, 2, "two take turns; there is no work for a third")
 	case s.Page != pageTokens:
 		return refuse("page", s.Page, pageTokens, "the cache has pages of 64 tokens")
 	case s.BlockN != s.Page:
@@ -191,14 +184,6 @@ func (s Spec) Validate() error {
 			hopper.SharedLimit, most, s.kvTile().Bytes())
 	}
 	return nil
-}
-
-// minWarpgroups returns the fewest warpgroups that can hold the output.
-func (s Spec) minWarpgroups() int {
-	if s.BlockH > aloneBlockH {
-		return 2
-	}
-	return 1
 }
 
 // nearest returns the multiple of step in [low, high] that is closest to v.
@@ -235,6 +220,7 @@ func (s Spec) queryTile() gen.Tile {
 }
 
 // weightTile holds the softmax weights Pᵀ of one KV tile, a row per query row.
+// Weights that pass from registers to registers take as much memory on the way.
 func (s Spec) weightTile() gen.Tile {
 	return gen.Tile{DType: s.dtype(), Rows: s.BlockH, Cols: s.BlockN, Swizzle: hopper.Swizzle128}
 }
@@ -247,18 +233,9 @@ func (s Spec) outputTile() gen.Tile {
 // smallShared bounds what barriers and reductions need beside the tiles.
 const smallShared = 2048
 
-// weightBytes returns the shared memory for weights: a tile per warpgroup where
-// the tensor cores read them there, one for both where they pass through it.
-func (s Spec) weightBytes() int {
-	if s.rowsOnM() {
-		return s.weightTile().Bytes()
-	}
-	return s.Warpgroups * s.weightTile().Bytes()
-}
-
 // ringBytes returns the shared memory that KV tiles can have.
 func (s Spec) ringBytes() int {
-	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightBytes() - smallShared
+	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
 }
 
 func (s Spec) maxStages() int { return s.ringBytes() / s.kvTile().Bytes() }

@@ -21,8 +21,6 @@ var numbers = map[string]func(*Spec) *int{
 	"page":    func(s *Spec) *int { return &s.Page },
 	"stages":  func(s *Spec) *int { return &s.Stages },
 	"cluster": func(s *Spec) *int { return &s.Cluster },
-
-	"warpgroups": func(s *Spec) *int { return &s.Warpgroups },
 }
 
 // corrected returns s with the refused field at the nearest value.
@@ -108,11 +106,6 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range []Spec{{BlockH: 48, Warpgroups: 1}, {BlockH: 64, Warpgroups: 1}, {BlockH: 64, Warpgroups: 3}, {Heads: 64, Warpgroups: -1}} {
-		if e := refusal(t, s); e == nil || e.Field != "warpgroups" || e.Nearest != 2 {
-			t.Errorf("%d warpgroups for blocks of %d rows: %v", s.Warpgroups, s.BlockH, e)
-		}
-	}
 	for _, s := range []Spec{
 		{Heads: 1 << 62, SQ: 4}, {Heads: 4, SQ: 1 << 62}, {Heads: 1 << 62, SQ: 4, BlockH: 8},
 		{Heads: 1 << 14, SQ: 2}, {Heads: 2, SQ: 1 << 14}, {Heads: 129, SQ: 128}, {Heads: math.MaxInt},
@@ -168,7 +161,7 @@ func TestBlocks(t *testing.T) {
 		s := Spec{Heads: rows}.WithDefaults()
 		got = append(got, fmt.Sprintf("%d=%dx%d", rows, s.RowBlocks(), s.BlockH))
 	}
-	want := []string{"1=1x8", "16=1x16", "20=1x24", "40=1x40", "41=1x48", "49=1x64", "64=1x64", "80=2x64", "128=2x64", "130=3x64"}
+	want := []string{"1=1x8", "16=1x16", "20=1x24", "40=1x40", "41=1x64", "49=1x64", "64=1x64", "80=2x64", "128=2x64", "130=3x64"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -5,10 +5,6 @@ import (
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
-// groupTiles is how many row tiles take turns with the heads: enough that
-// concurrent CTAs share weights, few enough that their latents stay in the L2.
-const groupTiles = 16
-
 // upProject expands latents to the keys and values of all heads:
 //
 //	out[row, head, nope | value] = W[head] · latent[row]
@@ -24,22 +20,15 @@ func upProject(s Spec) (*gen.Output, error) {
 	kv := gatherer(k, s)
 	todo := sequenceReader(k, s)
 
-	// heads are the columns of tiles; row tiles run in groups.
-	tiles := func(body func(wideTile, func(gen.Place, gen.Value, gen.Value))) {
-		total := todo.total()
-		k.For("item", k.Block(), total.Mul(s.Heads), k.Blocks(), func(item gen.Value) {
-			group := item.Div(groupTiles * s.Heads)
-			inGroup := item.Rem(groupTiles * s.Heads)
-			first := group.Mul(groupTiles)
-			size := total.Sub(first).Min(groupTiles)
-			head := inGroup.Div(size)
-			t := todo.find(first.Add(inGroup.Sub(head.Mul(size))))
-			body(wideTile{head, k.Int(0), t.row, boundsOf(t.first, t.end)}, kv.loader(t))
-		})
-	}
-	p.wide(wideWork{
-		prepare: func() { todo.countTiles(wideWarps) },
-		tiles:   tiles,
+	p.shared(sharedWork{
+		prepare:  func() { todo.countTiles(wideWarps) },
+		rowTiles: todo.total,
+		tile: func(i gen.Value) (row, bounds gen.Value, load func(gen.Place, gen.Value, gen.Value)) {
+			exists := i.Lt(todo.total())
+			t := todo.find(i.Min(todo.total().Sub(1)))
+			t.end = k.Select(exists, t.end, k.Int(0)) // the last cluster's CTAs need not all have rows
+			return t.row, boundsOf(t.first, t.end), kv.loader(t)
+		},
 		extra: func() {
 			k.WaitForPreviousGrid()
 			k.If(kv.copyRope.Read().Ne(0), func() {

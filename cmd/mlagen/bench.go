@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,9 +19,10 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	op, device, anchors, csv   string
-	variant                    string
+	variant, path              string
 	heads, sq, batch, kv       numbers
-	tokens                     numbers
+	tokens, prefix             numbers
+	workspace                  int64
 	varlen, quick, noncausal   bool
 	sustained, pool            float64
 	replays, splits, invariant int
@@ -33,30 +35,32 @@ const allVariants = "all"
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, prefill, upproject, absorb, or stream for the bandwidth alone")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, prefill, extend, upproject, absorb, or stream for the bandwidth alone")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
 	fs.Var(&f.batch, "batch", "requests, a `list` (1,16,128; with -op schedule 128,8192,20000)")
 	fs.Var(&f.kv, "kv", "tokens per request, a `list` (4096)")
 	fs.Var(&f.tokens, "tokens", "tokens of a product, a `list` (with -op absorb 1,16,64,128,256,1024,4096; with -op upproject 1024,4096,8192)")
+	fs.Var(&f.prefix, "prefix", "with -op extend: cached tokens before the new ones, a `list` (32768)")
+	fs.Int64Var(&f.workspace, "workspace", defaultWorkspace, "with -op extend: `bytes` for what is expanded at a time")
+	fs.StringVar(&f.path, "path", "expand", "with -op extend: `path` to time, absorb, expand, or both")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
 	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
 	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
 	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
-	fs.IntVar(&f.invariant, "invariant", 0, "also time the batch-invariant mode with so many `pieces` per request (0: do not)")
+	fs.Func("invariant", "also time the batch-invariant mode with so many `pieces` per request, or auto for what suits the shape as a capacity (0: do not)", f.setInvariant)
 	fs.StringVar(&f.csv, "csv", "", "`file` for the figures, - for standard output")
 	fs.IntVar(&f.replays, "replays", 9, "`number` of bursts of which the median is taken")
 	fs.BoolVar(&f.quick, "quick", false, "three bursts only")
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
 	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
-	fs.IntVar(&f.tune.BlockM, "block-m", 0, "query `tokens` of prefill per CTA, or rows of a product's tile (0: the template's default, or chosen by the tokens)")
-	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill per tile, or columns of a product's tile (0: the template's default)")
+	fs.IntVar(&f.tune.BlockM, "block-m", 0, "query `tokens` of prefill, or rows of a product, per CTA (0: the template's default, or chosen by the tokens)")
+	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill, or columns of a product, per tile (0: the template's default)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
-	fs.IntVar(&f.tune.Warpgroups, "warpgroups", 0, "`warpgroups` that multiply in a CTA (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
 		ShortUsage: "mlagen bench [-op decode] [flags]",
@@ -82,7 +86,9 @@ with what,heads,s_q,batch,kv_len,burst_us hold other libraries' sustained times.
 -variant all times every row block that suits a shape beside the chosen one and
 prints the geometric mean of chosen ÷ best. -invariant N times forced splits and
 the row block that is chosen without knowing the load (-block-h fixes it), so
-that a request's bits depend on no other, and prints what that costs.
+that a request's bits depend on no other, and prints what that costs; with auto
+both are chosen as an engine would that is built for the shape's batch and
+longest request, and keeps to them whatever comes.
 
 -op upproject and -op absorb time products with weights: the up-projection of
 paged latents, and both products with the absorbed weights. Weights rotate
@@ -96,7 +102,13 @@ cover every request: calls one after another in a graph, lengths in the L2.
 -op prefill times attention over expanded keys and values, causal unless
 -noncausal is given, for -batch sequences of -sq queries (as many as keys when
 left out) and -kv keys each, 128 heads; tensors rotate so that none is in the
-L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.`,
+L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.
+
+-op extend times -batch requests of -sq new tokens (512) on -prefix cached ones on
+the expand path, chunk by chunk in -workspace bytes, 128 heads, or with -path on
+the absorb path, products with the weights included. The times beside are a bound,
+1.08 times what the path's FLOP take at 650 TFLOPS and 60 µs, and what mlagen plan
+expects.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {
@@ -104,6 +116,9 @@ L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.`,
 			}
 			if f.op == "prefill" {
 				return a.benchPrefill(&f)
+			}
+			if f.op == "extend" {
+				return a.benchExtend(&f)
 			}
 			anchors, err := f.shapes()
 			if err != nil {
@@ -117,19 +132,19 @@ L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.`,
 // check refuses flags that do not go together.
 func (f *benchFlags) check() error {
 	product := productOps[f.op] != nil
-	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant > 0 || f.variant == allVariants
+	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant != 0 || f.variant == allVariants
 	switch {
 	case f.op != "decode" && f.op != "schedule" && f.op != "stream" && !product:
-		return usagef("op %q cannot be timed; decode, schedule, prefill, upproject, absorb and stream can", f.op)
+		return usagef("op %q cannot be timed; decode, schedule, prefill, extend, upproject, absorb and stream can", f.op)
 	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
 		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
-	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < 0:
+	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < bench.FromCapacity:
 		return usagef("-replays must be at least 1; -sustained, -pool, -splits and -invariant must not be negative")
 	case f.op != "decode" && onlyDecode:
 		return usagef("-anchors, -sustained, -variant all and -invariant are for -op decode")
 	case f.variant == allVariants && f.tune.BlockH != 0:
 		return usagef("-variant all times every row block; -block-h forces one")
-	case f.invariant > 0 && f.splits > 0:
+	case f.invariant != 0 && f.splits > 0:
 		return usagef("-invariant compares with the planner's schedule; -splits forces another")
 	}
 	return nil
@@ -238,4 +253,18 @@ func (n numbers) or(v ...int) []int {
 		return v
 	}
 	return n
+}
+
+// setInvariant reads the flag's number of pieces, or auto.
+func (f *benchFlags) setInvariant(text string) error {
+	if text == "auto" {
+		f.invariant = bench.FromCapacity
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return errors.New("it is a number of pieces, at least 0, or auto")
+	}
+	f.invariant = n
+	return nil
 }

@@ -166,8 +166,8 @@ func (r *benchRun) decode(s bench.Anchor) (row benchRow, ok bool, err error) {
 			}
 		}
 	}
-	if n := r.flags.invariant; n > 0 {
-		v, err := r.bench.DecodeWith(s.Shape, bench.Setting{AnyLoad: true, Splits: n})
+	if n := r.flags.invariant; n != 0 {
+		v, err := r.bench.DecodeWith(s.Shape, bench.Setting{AnyLoad: n != bench.FromCapacity, Splits: n})
 		ok, err := r.timed(within(err, "batch-invariant, %d pieces", n), true)
 		if err != nil {
 			return row, true, err

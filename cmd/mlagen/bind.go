@@ -122,7 +122,6 @@ func decodeBinding(s templates.Spec) (*bind.Binding, error) {
 func decodeStem(s templates.Spec) string {
 	standard := templates.Spec{Heads: s.Heads, SQ: s.SQ}.WithDefaults()
 	s = s.WithDefaults()
-	blocks := templates.Spec{BlockH: s.BlockH}.WithDefaults() // warpgroups are by the row block
 	stem := "mla_decode"
 	if s.DType != standard.DType {
 		stem += "_" + s.DType
@@ -136,7 +135,6 @@ func decodeStem(s templates.Spec) string {
 		is, standard int
 	}{
 		{"b", s.BlockH, standard.BlockH}, {"l", s.Latent, standard.Latent}, {"r", s.Rope, standard.Rope}, {"s", s.Stages, standard.Stages},
-		{"w", s.Warpgroups, blocks.Warpgroups},
 	} {
 		if part.is != part.standard {
 			stem += fmt.Sprintf("_%s%d", part.letter, part.is)

@@ -90,7 +90,7 @@ func TestBindRefuses(t *testing.T) {
 		{"-op extend", `-op "extend" cannot be bound; decode and prefill can`},
 		{"-op prefill -block-n 100", "the nearest that can is 96"},
 		{"-heads 0", "heads 0 cannot be built: it must be at least 1"},
-		{"-block-h 56", "the nearest that can is 48"},
+		{"-block-h 48", "the nearest that can is 40"},
 		{"-dtype fp8", "dtype fp8"},
 		{"-name mla_linux", `-name "mla_linux" cannot be used: files that end in _linux`},
 		{"-name mla_test", "end it in something else"},
@@ -153,8 +153,6 @@ func TestDecodeStem(t *testing.T) {
 		"mla_decode_fp16_h20":      {Heads: 20, DType: "fp16", BlockH: 24},
 		"mla_decode_h20_b8":        {Heads: 20, BlockH: 8},
 		"mla_decode_h20_b32":       {Heads: 20, BlockH: 32},
-		"mla_decode_h20_w1":        {Heads: 20, Warpgroups: 1},
-		"mla_decode_h16_w2":        {Heads: 16, Warpgroups: 2},
 		"mla_decode_h16_l128_r128": {Latent: 128, Rope: 128, DType: "bf16"},
 		"mla_decode_h16_l128_s4":   {Latent: 128, Stages: 4},
 	} {

@@ -86,9 +86,6 @@ func emitCommand(p templates.Preset) string {
 	if d, _ := templates.Defaults(p.Kernel, templates.Spec{Heads: s.Heads, SQ: s.SQ}); s.BlockH != d.BlockH {
 		text += fmt.Sprintf(" -block-h %d", s.BlockH)
 	}
-	if d, _ := templates.Defaults(p.Kernel, templates.Spec{BlockH: s.BlockH}); s.Warpgroups != d.Warpgroups {
-		text += fmt.Sprintf(" -warpgroups %d", s.Warpgroups)
-	}
 	if s.BlockM != d.BlockM {
 		text += fmt.Sprintf(" -block-m %d", s.BlockM)
 	}

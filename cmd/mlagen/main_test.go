@@ -34,7 +34,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"emit", "-kernel", "absorb-decode", "-colour", "3"}, "-colour"},
 		{[]string{"emit", "-kernel", "absorb-decode", "-heads", "x"}, "-heads"},
 		{[]string{"emit", "-kernel", "absorb-decode", "-heads", "0"}, "heads 0 cannot be built"},
-		{[]string{"emit", "-kernel", "absorb-decode", "-block-h", "56"}, "the nearest that can is 48"},
+		{[]string{"emit", "-kernel", "absorb-decode", "-block-h", "56"}, "the nearest that can is 64"},
 		{[]string{"emit", "-kernel", "absorb-decode", "-dtype", "fp8"}, "dtype fp8"},
 		{[]string{"emit", "-kernel", "absorb-decode", "x"}, "no arguments"},
 		{[]string{"emit", "-kernel", "absorb-decode", "-o", "a", "-manifest", "a"}, "both a"},

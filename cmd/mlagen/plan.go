@@ -20,7 +20,7 @@ func (a *app) plan() *ffcli.Command {
 	fs.IntVar(&r.New, "new", 0, "new `tokens` of the request")
 	fs.IntVar(&r.Prefix, "prefix", 0, "cached `tokens` before them")
 	heads := fs.Int("heads", defaultPlanHeads, "query `heads` on a device")
-	workspace := fs.Int64("workspace", 0, "`bytes` of memory for expanded tokens (left out: as many as it takes)")
+	workspace := fs.Int64("workspace", 0, "`bytes` of memory for expanded tokens and what is carried between chunks (left out: as many as it takes)")
 	asJSON := fs.Bool("json", false, "print JSON for programs")
 	return &ffcli.Command{
 		Name:       "plan",
@@ -30,7 +30,7 @@ func (a *app) plan() *ffcli.Command {
 its cached prefix and to themselves, in one layer of DeepSeek's shape on an H200,
 and chooses the fastest. absorb attends in latent space, expand up-projects every
 token to keys and values of each head, expand-chunked does so chunk by chunk when
-the workspace does not hold the whole prefix. FLOP are those of the mathematics;
+the workspace does not hold them all. FLOP are those of the mathematics;
 bytes and times are of the kernels, as they fill their tiles and the device.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {

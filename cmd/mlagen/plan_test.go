@@ -14,8 +14,8 @@ func TestPlan(t *testing.T) {
 		says   []string // in the table
 	}{
 		{"-new 64 -prefix 32768", "absorb", []string{"1273.6", "586.8", "128 heads"}},
-		{"-new 512 -prefix 32768", "expand", []string{"2501.8", "4726.7", "the workspace holds the whole prefix"}},
-		{"-new 512 -prefix 32768 -workspace 536870912", "expand-chunked", []string{"expand-chunked (4 of 8192 tokens)", "takes 2147483648 bytes and the workspace has 536870912"}},
+		{"-new 512 -prefix 32768", "expand", []string{"2501.8", "4726.7", "the workspace holds all expanded tokens"}},
+		{"-new 512 -prefix 32768 -workspace 536870912", "expand-chunked", []string{"expand-chunked (5 of 6656 tokens)", "take 2185297920 bytes and the workspace has 536870912"}},
 		{"-new 512 -prefix 32768 -workspace 0", "absorb", []string{"the smallest chunk, 128 tokens"}},
 		{"-new 8192", "expand", []string{"3024.0", "9621.9"}},
 		{"-new 1 -prefix 8191", "absorb", []string{"275.5", "2.3"}},

@@ -102,7 +102,7 @@ func TestRunUsage(t *testing.T) {
 	}{
 		{[]string{"x"}, "no arguments"},
 		{[]string{"-device", "tpu"}, `device "tpu" does not exist`},
-		{[]string{"-block-h", "56"}, "the nearest that can is 48"},
+		{[]string{"-block-h", "48"}, "the nearest that can is 40"},
 		{[]string{"-seeds", "0"}, "-seeds 0"},
 		{[]string{"-device", "cuda", "-seeds", "2"}, "the hardware decides"},
 		{[]string{"-splits", "-1"}, "-splits -1"},

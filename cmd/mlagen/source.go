@@ -41,6 +41,16 @@ func (s source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	return templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms)
 }
 
+// Splits implements runtime.Chooser.
+func (s source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
+	rows := shape.Heads * shape.SQ
+	block := shape.BlockH
+	if block == 0 {
+		block = templates.ChooseBlockH(rows, batch, tokens, sms)
+	}
+	return templates.ChooseSplits(rows, block, batch, tokens, sms)
+}
+
 const (
 	mostBlockH    = 128
 	mostRowBlocks = 16 // each reads the whole cache

@@ -34,6 +34,9 @@ type Case struct {
 	BatchInvariant bool `json:"batch_invariant"`
 	Chunk          int  `json:"chunk"` // extend: tokens per expanded chunk of the prefix, 0 = planner; merge: keys per state
 
+	Paths     []string `json:"paths"`     // layer: how each sequence is computed, "absorb" or "expand"; none = the planner decides
+	Workspace int64    `json:"workspace"` // layer: the most bytes that it may take, 0 = no limit
+
 	Partial dtype.Type `json:"partial"` // merge: type of the states' outputs, "" = dtype, or f32
 	Rotate  string     `json:"rotate"`  // append: how rope keys are rotated on the way, "", "interleaved" or "half"
 
@@ -48,7 +51,7 @@ type Case struct {
 }
 
 // Ops are the operations a case may name.
-var Ops = []string{"decode", "prefill", "extend", "merge", "upproject", "absorb", "append"}
+var Ops = []string{"decode", "prefill", "extend", "merge", "upproject", "absorb", "append", "layer"}
 
 // Model is the attention shape.
 type Model struct {

@@ -56,7 +56,13 @@ func (c *Case) validate() error {
 		}
 		need(c.Rotate == "" || m.Rope%2 == 0, "model.rope is %d and must be even to be rotated", m.Rope)
 	}
-	if c.Op == "merge" {
+	need(c.Workspace >= 0, "workspace is %d and must not be negative", c.Workspace)
+	need(len(c.Paths) == 0 || len(c.Paths) == len(c.KVLen), "paths has %d entries and kv_len %d", len(c.Paths), len(c.KVLen))
+	for i, path := range c.Paths {
+		oneOf(fmt.Sprintf("paths[%d]", i), path, "absorb", "expand")
+	}
+	need(c.Op != "layer" || c.Causal, "causal must be true for a layer")
+	if c.Op == "merge" || c.Op == "layer" {
 		for i := range c.KVLen {
 			need(c.Queries(i) >= 0, "q_len of sequence %d is %d and must not be negative", i, c.Queries(i))
 		}

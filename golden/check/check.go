@@ -110,12 +110,14 @@ func (r *Runner) Case(c *cases.Case) Outcome {
 		"prefill":   r.runPrefill,
 		"merge":     r.runMerge,
 		"append":    r.runAppend,
+		"extend":    r.runExtend,
 		"upproject": r.runUpProject,
 		"absorb":    r.runAbsorb,
+		"layer":     r.runLayer,
 	}
 	run := operations[c.Op]
 	if run == nil {
-		return Outcome{Name: c.Name, Status: Skipped, Reason: fmt.Sprintf("op %s is not implemented yet", c.Op)}
+		return Outcome{Name: c.Name, Status: Failed, Reason: fmt.Sprintf("op %q is unknown", c.Op)}
 	}
 	outcome, err := run(c)
 	outcome.Name = c.Name

@@ -221,11 +221,6 @@ func arguments(dev *device, c DecodeCase, in *cases.Decode) (a runtime.DecodeArg
 	} else {
 		a.Q = runtime.Dense(upload("q", c.DType.Encode(nil, in.Q)), t, batch, sq, heads, record)
 	}
-	a.BlockTable = runtime.Dense(upload("block_table", encodeInts(in.Table)), runtime.S32, batch, int64(in.Width))
-	a.KV = runtime.Tensor{
-		Ptr: alloc("kv", in.Pool.Bytes()), DType: t, Shape: []int64{in.Pool.Pages, int64(c.PageSize), record},
-		Strides: []int64{in.Pool.PageStride, int64(in.Pool.RowStride), 1},
-	}
 	stride := outStride(c)
 	a.Out = runtime.Tensor{
 		Ptr: alloc("out", batch*sq*heads*stride*t.Bytes()), DType: t, Shape: []int64{batch, sq, heads, latent},
@@ -236,19 +231,8 @@ func arguments(dev *device, c DecodeCase, in *cases.Decode) (a runtime.DecodeArg
 	if err != nil {
 		return a, err
 	}
-	background, spans, err := in.Pool.Upload()
-	if err != nil {
-		return a, err
-	}
-	if err := dev.Fill(a.KV.Ptr, background, in.Pool.Bytes()); err != nil {
-		return a, err
-	}
-	for _, s := range spans {
-		if err := dev.Upload(a.KV.Ptr+runtime.Ptr(s.Offset), s.Data); err != nil {
-			return a, err
-		}
-	}
-	return a, nil
+	a.KV, a.BlockTable, err = placePool(dev, in)
+	return a, err
 }
 
 // outStride returns the elements from an output head to the next.

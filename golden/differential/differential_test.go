@@ -155,6 +155,7 @@ func TestDevicesAgree(t *testing.T) {
 		})
 	}
 	prefillRows(t, p, report)
+	extendRows(t, p, report)
 	stateRows(t, p, report)
 	fmt.Printf("%s against %s, %.1f s\n%s\n%s\n", p.A.Name(), p.B.Name(), time.Since(begin).Seconds(), Table(all, limits), Summary(all, limits))
 	if t.Failed() {

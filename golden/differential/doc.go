@@ -18,6 +18,11 @@
 //   - expand_schedule: the list of blocks to the bit, words that no kernel writes
 //     included.
 //   - expand_prefill: the output, the LSE, and the items that are left dealt.
+//   - extend_schedule: every chunk's tokens and list of blocks to the bit, words
+//     that no kernel writes included.
+//   - extend_attend: the output, the LSE, and the items that are left dealt, after
+//     all chunks. What is carried from one to the next is relative to the score
+//     that happened to be the reference, and is not compared by itself.
 //   - merge_states: the merged output and LSE.
 //   - append_kv: the cache to the bit, slots that nobody named included.
 //

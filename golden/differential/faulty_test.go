@@ -59,7 +59,11 @@ func TestDifferencesShow(t *testing.T) {
 		"kv_up": {"expand-prefill", "output", func(p *Pair) ([]Row, error) {
 			return p.Prefill((&prefillCase{heads: 1, sms: 2}).parse(t, 1))
 		}},
-		"cu_k":  {"expand-schedule", "work_blocks", func(p *Pair) ([]Row, error) { return p.PrefillPlan(prefillPlanCases()[2]) }},
+		"cu_k": {"expand-schedule", "work_blocks", func(p *Pair) ([]Row, error) { return p.PrefillPlan(prefillPlanCases()[2]) }},
+		"w_kv_b": {"extend-attend", "output", func(p *Pair) ([]Row, error) {
+			return p.Extend((&extendCase{heads: 1, sms: 2, chunk: 128}).parse(t, 1))
+		}},
+		"cu_q":  {"extend-schedule", "work_blocks", func(p *Pair) ([]Row, error) { return p.ExtendPlan(extendPlanCases()[1]) }},
 		"state": {"merge-states", "state", func(p *Pair) ([]Row, error) { return p.Merge(mergeCases[0]) }},
 		"rope":  {"append-kv", "cache", func(p *Pair) ([]Row, error) { return p.Append(appendCases[1]) }},
 		"kv": {"stream", "sink", func(p *Pair) ([]Row, error) {

@@ -14,14 +14,11 @@ import (
 type Fault struct {
 	Name    string
 	Kernel  string // the .entry that it is planted in
-	Model   Model  // of the cases that must catch it
+	Heads   int    // of the cases that must catch it
 	Pattern string // what is replaced, (?m) regular expression; <NAME> is the address of what the text says is NAME in shared memory
 	Nth     int    // which of its matches, −1 = the last
 	Replace string
 }
-
-// Model is what kernels are generated for; zero fields take the defaults.
-type Model struct{ Heads, Latent, Stages int }
 
 // shared is how the generator tells where in shared memory something lies.
 var shared = regexp.MustCompile(`// shared: (.+) at (\d+),`)
@@ -55,13 +52,9 @@ const (
 	decode   = "absorb_decode"
 	schedule = "decode_schedule"
 	combine  = "decode_combine"
-)
 
-var (
-	narrow = Model{Heads: 16}  // one warpgroup, rows on wgmma's N
-	middle = Model{Heads: 40}  // two that take turns, rows on N
-	wide   = Model{Heads: 128} // two that take turns, rows on M
-	roomy  = Model{Heads: 40, Latent: 128, Stages: 4}
+	narrow = 16  // heads: the kernel with one warpgroup, rows on wgmma's N
+	wide   = 128 // heads: the kernel with two warpgroups that take turns, rows on M
 )
 
 // Decode are the faults of decode's kernels.
@@ -125,14 +118,18 @@ var Decode = []Fault{
 	{"unused rows not cleared", decode, narrow, `^\tst\.shared\.v4\.b32.*\n`, -1, ""},
 	{"accumulator not cleared by the first multiplication", decode, narrow, `(wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )%p\d+(, 1, 1, 0, 0;(?:.*\n){1,4}?.*wgmma\.mma_async.*\}, %rd\d+, %rd\d+, )(%p\d+)`, 0, "$1$3$2$3"},
 
-	// The kernels with two warpgroups.
-	{"turn not passed to the other warpgroup", decode, wide, `^\tbar\.arrive.*\n`, 0, ""},
-	{"second weights read without waiting for them", decode, wide, `^\tbar\.sync 3, 256;\n`, 0, ""},
-	{"shared weights not fenced", decode, middle, `^\tfence\.proxy\.async\.shared::cta;\n(\tbar\.sync 5, 128;\n\tbar\.arrive)`, 0, "$1"},
-	{"shared weights read without waiting for them", decode, middle, `^\tbar\.sync 2, 256;\n`, 0, ""},
-	{"a reference not left for the other warpgroup", decode, middle, `^\tst\.shared\.v2\.f32.*\n`, 5, ""},
-	{"threads decide about references by themselves", decode, middle, `bar\.red\.or\.pred (%p\d+), 5, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
-	{"weights written while the other warpgroup multiplies by those before", decode, roomy, `bar\.sync 4, 256;`, 0, "bar.arrive 4, 256;"},
+	// The kernel with two warpgroups: weights and references pass from one to the other.
+	{"turn not passed to the other warpgroup", decode, wide, `^(\tbar\.warp\.sync.*\n(?:.*\n){1,8}?)\tmbarrier\.arrive\.shared\.b64.*\n`, 0, "$1"},
+	{"turn not passed back", decode, wide, `^(\tbar\.warp\.sync.*\n(?:.*\n){1,8}?)\tmbarrier\.arrive\.shared\.b64.*\n`, 1, "$1"},
+	{"weights read without waiting for them", decode, wide, `^\t@!%p\d+ bra L\d+_await;\n((?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 1, "$1"},
+	{"second weights read without waiting for them", decode, wide, `^\t@!%p\d+ bra L\d+_await;\n((?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 0, "$1"},
+	{"weights left after the other warpgroup was told", decode, wide, `^(\tst\.shared\.v4\.b32.*\n)((?:.*\n){1,4}?\tbar\.warp\.sync.*\n(?:.*\n){1,8}?\tmbarrier\.arrive\.shared\.b64.*\nL\d+_end:\n)`, 0, "$2$1"},
+	{"one lane tells before the others have left their weights", decode, wide, `^\tbar\.warp\.sync.*\n((?:.*\n){1,8}?\tmbarrier\.arrive\.shared\.b64)`, 0, "$1"},
+	{"weights told by another warp", decode, wide, `(and\.b32 %r\d+, %r\d+, )3(;\n\tbar\.warp\.sync)`, 0, "${1}2$2"},
+	{"weights left in another thread's place", decode, wide, `(and\.b32 %r\d+, %r\d+, )127(;(?:.*\n){1,8}?\tst\.shared\.v4\.b32)`, 0, "${1}126$2"},
+	{"a reference not left for the other warpgroup", decode, wide, `^\tst\.shared\.f32.*\n`, 0, ""},
+	{"waiter's phase never flips", decode, wide, `(bra L\d+_await;\n(?:.*\n){0,3}?\txor\.b32 %r\d+, %r\d+), 1(;(?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 0, "$1, 0$2"},
+	{"threads decide about references by themselves", decode, narrow, `bar\.red\.or\.pred (%p\d+), 1, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
 	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
 	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 240`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
 

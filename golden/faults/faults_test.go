@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,12 +20,11 @@ import (
 // source builds kernels and plants a fault in one of them.
 type source struct {
 	fault   *Fault
-	stages  int // 0 = the default
 	planted bool
 }
 
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
-	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, Stages: s.stages, DType: string(shape.DType)}
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
 	var v runtime.DecodeVariants
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
 		var err error
@@ -71,14 +69,13 @@ func (s *source) build(name string, spec templates.Spec) (v runtime.Variant, err
 // problem is a case and the number of multiprocessors that it runs on.
 type problem struct {
 	*cases.Case
-	sms    int
-	stages int // of the kernel, 0 = the default
+	sms int
 }
 
 // problems exercise a ring that wraps, within a tile too, a last tile that is not full over slots
 // that hold NaN, requests cut between two CTAs, forced splits, and a combine
 // of so many pieces that its warps share them.
-func problems(t *testing.T, m Model) []problem {
+func problems(t *testing.T, heads int) []problem {
 	t.Helper()
 	var out []problem
 	for i, p := range []struct {
@@ -91,11 +88,11 @@ func problems(t *testing.T, m Model) []problem {
 		{`"kv_len": [800], "splits": 12`, 4},
 		{`"kv_len": [450, 100]`, 1},
 	} {
-		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": 64, "nope": 128, "value": 128}, %s}`, i, m.Heads, cmp.Or(m.Latent, 512), p.fields)))
+		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, i, heads, p.fields)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, problem{c, p.sms, m.Stages})
+		out = append(out, problem{c, p.sms})
 	}
 	return out
 }
@@ -110,7 +107,7 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &source{fault: f, stages: c.stages}
+			s := &source{fault: f}
 			r := check.New(check.Options{Driver: drv, Source: s, Hazards: true})
 			o := r.Case(c.Case)
 			_ = r.Close() // its error repeats the outcome's
@@ -140,20 +137,16 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
-	of := map[Model][]problem{}
-	for _, m := range []Model{narrow, middle, wide, roomy} {
-		of[m] = problems(t, m)
-	}
-	testCaught(t, Decode, of)
+	testCaught(t, Decode, map[int][]problem{narrow: problems(t, narrow), wide: problems(t, wide)})
 }
 
-// testCaught plants faults, of which each must be caught by a problem of its
-// model, all of which are right without one.
-func testCaught(t *testing.T, all []Fault, of map[Model][]problem) {
+// testCaught plants faults, of which each must be caught by a problem with its
+// heads, all of which are right without one.
+func testCaught(t *testing.T, all []Fault, of map[int][]problem) {
 	t.Helper()
-	for m, in := range of {
+	for heads, in := range of {
 		if by, how := caught(t, nil, in, 2); by != "" {
-			t.Fatalf("%+v without a fault: %s: %s", m, by, how)
+			t.Fatalf("%d heads without a fault: %s: %s", heads, by, how)
 		}
 	}
 	seeds := 3
@@ -164,12 +157,12 @@ func testCaught(t *testing.T, all []Fault, of map[Model][]problem) {
 	w.AppendHeader(table.Row{"fault", "kernel", "heads", "caught by"})
 	for i := range all {
 		f := &all[i]
-		by, how := caught(t, f, of[f.Model], seeds)
+		by, how := caught(t, f, of[f.Heads], seeds)
 		if by == "" {
 			by = "NOTHING"
-			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Model.Heads, how)
+			t.Errorf("%s (%s, %d heads): not caught %s", f.Name, f.Kernel, f.Heads, how)
 		}
-		w.AppendRow(table.Row{f.Name, f.Kernel, f.Model.Heads, by})
+		w.AppendRow(table.Row{f.Name, f.Kernel, f.Heads, by})
 	}
 	t.Logf("%d faults\n%s", len(all), w.Render())
 }

@@ -5,7 +5,7 @@ const (
 	prefillSchedule = "expand_schedule"
 )
 
-var few = Model{Heads: 2}
+const few = 2 // heads
 
 // Prefill are the faults of prefill's kernels.
 var Prefill = []Fault{

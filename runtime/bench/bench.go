@@ -35,7 +35,35 @@ type Setting struct {
 	// AnyLoad has the source choose BlockH without knowing the load, so that
 	// the choice, like a forced split, is the same for every batch.
 	AnyLoad bool
-	Splits  int // forced pieces per request, 0 = the planner decides
+	// Splits is the forced pieces per request; 0 lets the planner decide, and
+	// FromCapacity the source, together with BlockH, as for an engine that is
+	// built for the shape's batch and longest request.
+	Splits int
+}
+
+// FromCapacity is a Setting.Splits.
+const FromCapacity = -1
+
+// resolved puts numbers in the place of FromCapacity.
+func (b *Bench) resolved(s Shape, set Setting) (Setting, error) {
+	if set.Splits != FromCapacity {
+		return set, nil
+	}
+	c, ok := b.Source.(runtime.Chooser)
+	if !ok {
+		return set, &LoadError{errors.New("the source does not know how many pieces suit a capacity")}
+	}
+	shape, sms := b.shape(s, set), b.Driver.Attributes().SMs
+	if shape.BlockH == 0 {
+		shape.BlockH = c.BlockH(shape, s.Batch, s.KV, sms)
+	}
+	set.BlockH, set.Splits = shape.BlockH, c.Splits(shape, s.Batch, s.KV, sms)
+	return set, nil
+}
+
+// shape is what a shape's kernels are generated for.
+func (b *Bench) shape(s Shape, set Setting) runtime.DecodeShape {
+	return runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16, BlockH: set.BlockH}
 }
 
 // LoadError is a failure to make or load a shape's kernels. The device is none
@@ -184,7 +212,7 @@ func (b *Bench) record(page int32, slot int) []float32 {
 
 // decode returns the kernels for a shape, loading them on first use.
 func (b *Bench) decode(s Shape, set Setting) (*runtime.Decode, error) {
-	shape := runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16, BlockH: set.BlockH}
+	shape := b.shape(s, set)
 	if c, ok := b.Source.(runtime.Chooser); ok && shape.BlockH == 0 && !set.AnyLoad {
 		shape.BlockH = c.BlockH(shape, s.Batch, s.meanTokens(), b.Driver.Attributes().SMs)
 	}

@@ -333,3 +333,17 @@ func TestMedian(t *testing.T) {
 		t.Error("median")
 	}
 }
+
+// TestFromCapacity: what suits a capacity is the source's to say, once, and for
+// the longest request.
+func TestFromCapacity(t *testing.T) {
+	b := &Bench{Config: Config{Driver: newHostDriver(), Source: fakeSource{}}}
+	s := Shape{Heads: fakeHeads, SQ: fakeSQ, Batch: 3, KV: 1 << 20, Varlen: true}
+	set, err := b.resolved(s, Setting{Splits: FromCapacity})
+	if want := (Setting{BlockH: 8, Splits: 11}); err != nil || set != want {
+		t.Errorf("%+v, %v: want %+v", set, err, want)
+	}
+	if same, err := b.resolved(s, Setting{BlockH: 16, Splits: 2}); err != nil || same != (Setting{BlockH: 16, Splits: 2}) {
+		t.Errorf("%+v, %v", same, err)
+	}
+}

@@ -73,6 +73,9 @@ func (b *Bench) Decode(s Shape) (Result, error) {
 
 // DecodeWith times a shape with a setting, as Decode does.
 func (b *Bench) DecodeWith(s Shape, set Setting) (r Result, err error) {
+	if set, err = b.resolved(s, set); err != nil {
+		return r, fmt.Errorf("%v: %w", s, err)
+	}
 	r = Result{Shape: s, Setting: set}
 	m := &memory{drv: b.Driver}
 	defer func() { err = errors.Join(err, m.free()) }()

@@ -252,6 +252,10 @@ func (fakeSource) BlockH(_ runtime.DecodeShape, batch, tokens, sms int) int {
 	return 8
 }
 
+func (fakeSource) Splits(s runtime.DecodeShape, batch, tokens, sms int) int {
+	return s.BlockH + batch
+}
+
 func (fakeSource) Decode(s runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	if s.Heads != fakeHeads || s.SQ != fakeSQ {
 		return runtime.DecodeVariants{}, errors.New("no such kernel")

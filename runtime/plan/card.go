@@ -18,33 +18,35 @@ type Card struct {
 
 	Stream float64 `json:"stream"` // bytes per second from and to memory
 	Launch float64 `json:"launch"` // seconds that a kernel takes besides, however little it does
-	Follow float64 `json:"follow"` // the same for a kernel that starts beside its predecessor and only moves data
+	Follow float64 `json:"follow"` // the same for a kernel that starts beside its predecessor and mostly moves data
 	Tile   float64 `json:"tile"`   // seconds that a prefill kernel's block of query rows takes besides
 }
 
-// H200 is an NVIDIA H200. Decode, prefill, stream and launch are from
-// measurements of this project's decode kernels and of FlashAttention-3 on such a
-// card (golden/perf, bursts); the rates of the projections are expectations for
-// kernels that come close to cuBLAS.
+// H200 is an NVIDIA H200, from measurements of this project's kernels on such a
+// card in short runs (golden/perf). Prefill and tile together fit eight shapes of
+// expand-prefill to 1.5 %.
 var H200 = Card{
 	Name: "NVIDIA H200", SMs: 132,
-	Decode: 620e12, Prefill: 690e12, UpProject: 600e12, Absorb: 450e12,
-	Stream: 4.5e12, Launch: 3.5e-6, Follow: 1.2e-6, Tile: 2e-6,
+	Decode: 620e12, Prefill: 865e12, UpProject: 495e12, Absorb: 330e12,
+	Stream: 4.5e12, Launch: 3.5e-6, Follow: 1.2e-6, Tile: 2.7e-6,
 }
 
 // The kernels' tiles, in which work comes.
 const (
-	decodeRows   = 64      // query rows (token × head) of a wide row block of decode
-	narrowRows   = 40      // up to so many query rows are one narrow block
-	narrowStep   = 8       // of which widths are multiples
-	decodeTokens = 64      // cached tokens of a tile of decode
-	decodeMost   = 1 << 14 // query rows of one call of decode
-	prefillRows  = 128     // query tokens of a block of prefill
-	prefillKeys  = 128     // key tokens of a tile of prefill
-	productRows  = 128     // tokens of a tile of the up-projection
-	absorbRows   = 64      // tokens of a tile of the absorb products
-	chunkStep    = 128     // tokens that a chunk of the prefix is a multiple of
+	decodeRows   = 64  // query rows (token × head) of a wide row block of decode
+	narrowRows   = 40  // up to so many query rows are one narrow block
+	narrowStep   = 8   // of which widths are multiples
+	decodeTokens = 64  // cached tokens of a tile of decode
+	prefillRows  = 128 // query tokens of a block of prefill
+	prefillKeys  = 128 // key tokens of a tile of prefill
+	productRows  = 128 // tokens of a tile of the up-projection
+	absorbRows   = 64  // tokens of a tile of the absorb products
+	chunkStep    = 128 // tokens that a chunk is a multiple of
 )
+
+// decodeGroups are the numbers of query tokens that a call of decode takes of each
+// request, as runtime.DefaultGroups has them.
+var decodeGroups = []int{16, 4, 1}
 
 // Stage is one kernel's share of a path.
 type Stage struct {

@@ -54,6 +54,18 @@ func (m Model) Crossover() float64 { return m.ExpandToken() / (m.AbsorbPair() - 
 // head. The rope key stays where it is.
 func (m Model) ExpandedBytes() int64 { return int64(m.Heads) * int64(m.Nope+m.Value) * elementBytes }
 
+// expandedRow is the workspace of an expanded token: its rope key is copied beside
+// what it was expanded to.
+func (m Model) expandedRow() int64 { return m.ExpandedBytes() + int64(m.Rope)*elementBytes }
+
+// StateBytes is the workspace for what so many new tokens carry from one chunk
+// to the next: f32, for whole blocks of query tokens.
+func (m Model) StateBytes(queries int) int64 {
+	const sums = 8 // per row, beside the output
+	blocks := (int64(queries) + prefillRows - 1) / prefillRows
+	return blocks * prefillRows * int64(m.Heads) * int64(m.Value+sums) * 4
+}
+
 // RecordBytes is the memory of one cached token.
 func (m Model) RecordBytes() int64 { return int64(m.Latent+m.Rope) * elementBytes }
 

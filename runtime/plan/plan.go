@@ -30,9 +30,9 @@ type Estimate struct {
 	Bytes     float64 `json:"bytes"` // from and to memory
 	Seconds   float64 `json:"seconds"`
 	Launches  int     `json:"launches"`
-	Workspace int64   `json:"workspace"`        // bytes that expanded tokens of the prefix take
-	Chunk     int     `json:"chunk,omitempty"`  // tokens of the prefix that are expanded at a time
-	Chunks    int     `json:"chunks,omitempty"` // of the prefix
+	Workspace int64   `json:"workspace"`        // bytes for expanded tokens, and for what is carried from chunk to chunk
+	Chunk     int     `json:"chunk,omitempty"`  // tokens that are expanded at a time
+	Chunks    int     `json:"chunks,omitempty"` // of the prefix and the new tokens, for all pieces of these
 	Stages    []Stage `json:"stages"`
 }
 
@@ -58,7 +58,7 @@ func (p *Plan) Chosen() Estimate {
 type Planner struct {
 	Card      Card
 	Model     Model
-	Workspace int64 // bytes for expanded tokens; Unlimited for as many as it takes
+	Workspace int64 // bytes for expanded tokens and what is carried between chunks; Unlimited for as many as it takes
 }
 
 // Most tokens and heads that a request may have: beyond, byte counts would not
@@ -95,12 +95,48 @@ func (r Request) check() error {
 	return nil
 }
 
-// ChunkTokens returns how many tokens of the prefix the workspace holds
-// expanded at a time, a multiple of the kernels' tiles; 0 when not even one
-// tile's.
-func (p *Planner) ChunkTokens() int {
-	tokens := p.Workspace / p.Model.ExpandedBytes() / chunkStep * chunkStep
-	return int(min(tokens, MaxTokens))
+// chunking is how a request's tokens are expanded.
+type chunking struct{ tokens, chunks, bytes int64 }
+
+// whole expands everything at once.
+func (p *Planner) whole(r Request) chunking {
+	line := int64(upTo(r.keys(), chunkStep))
+	return chunking{line, 1, line * p.Model.expandedRow()}
+}
+
+// chunks returns the fewest chunks that the workspace allows, all alike; none
+// when it does not hold the smallest.
+func (p *Planner) chunks(r Request) chunking {
+	line, row, carried := p.whole(r).tokens, p.Model.expandedRow(), p.Model.StateBytes(r.New)
+	if p.Workspace/row >= line {
+		return p.whole(r)
+	}
+	most := max(0, p.Workspace-carried) / row / chunkStep * chunkStep
+	if most == 0 {
+		return chunking{chunkStep, 0, chunkStep*row + carried}
+	}
+	n := (line + most - 1) / most
+	size := int64(upTo(float64((line+n-1)/n), chunkStep))
+	return chunking{size, (line + size - 1) / size, size*row + carried}
+}
+
+// Pieces splits a request's new tokens into requests that are expanded one after
+// the other, the first ones in the prefix of the later. There is one, unless the
+// request must be expanded in chunks and what its new tokens carry from one to the
+// next would take more than half of the workspace.
+func (p *Planner) Pieces(r Request) []Request {
+	blocks := (int64(r.New) + prefillRows - 1) / prefillRows
+	room := p.Workspace / 2 / p.Model.StateBytes(prefillRows)
+	if p.whole(r).bytes <= p.Workspace || blocks <= room || room == 0 {
+		return []Request{r}
+	}
+	count := (blocks + room - 1) / room
+	size := int((blocks+count-1)/count) * prefillRows
+	var pieces []Request
+	for at := 0; at < r.New; at += size {
+		pieces = append(pieces, Request{New: min(size, r.New-at), Prefix: r.Prefix + at})
+	}
+	return pieces
 }
 
 // Plan estimates every path for a request and chooses the fastest that is
@@ -139,30 +175,37 @@ func (p *Planner) absorb(r Request) Estimate {
 }
 
 func (p *Planner) expand(r Request) Estimate {
-	e := Estimate{Path: Expand, Possible: true, FLOP: p.Model.ExpandFLOP(r), Workspace: int64(r.Prefix) * p.Model.ExpandedBytes()}
+	w := p.whole(r)
+	e := Estimate{Path: Expand, Possible: true, FLOP: p.Model.ExpandFLOP(r), Workspace: w.bytes}
 	if e.Workspace > p.Workspace {
-		e.Possible, e.Reason = false, fmt.Sprintf("the expanded prefix takes %d bytes and the workspace has %d", e.Workspace, p.Workspace)
+		e.Possible, e.Reason = false, fmt.Sprintf("the expanded tokens take %d bytes and the workspace has %d", e.Workspace, p.Workspace)
 	}
-	e.add(p.Card.expanded(p.Model, r))
+	e.add(p.Card.expanded(p.Model, r, float64(w.tokens), 1))
 	return e
 }
 
 func (p *Planner) chunked(r Request) Estimate {
 	e := Estimate{Path: ExpandChunked, Possible: true, FLOP: p.Model.ExpandFLOP(r)}
-	room := p.ChunkTokens()
-	switch {
-	case room == 0:
-		room = chunkStep
-		e.Possible = false
-		e.Reason = fmt.Sprintf("the smallest chunk, %d tokens, takes %d bytes and the workspace has %d", room, int64(room)*p.Model.ExpandedBytes(), p.Workspace)
-	case room >= r.Prefix:
-		e.Possible, e.Reason = false, "the workspace holds the whole prefix"
+	var stages []Stage
+	for _, piece := range p.Pieces(r) {
+		w := p.chunks(piece)
+		if w.chunks == 0 {
+			e.Possible = false
+			e.Reason = fmt.Sprintf("the smallest chunk, %d tokens, and what is carried between chunks take %d bytes and the workspace has %d", w.tokens, w.bytes, p.Workspace)
+			w.chunks = (p.whole(piece).tokens + w.tokens - 1) / w.tokens
+		}
+		e.Chunk, e.Chunks, e.Workspace = max(e.Chunk, int(w.tokens)), e.Chunks+int(w.chunks), max(e.Workspace, w.bytes)
+		more := p.Card.expanded(p.Model, piece, float64(w.tokens), float64(w.chunks))
+		if stages == nil {
+			stages = make([]Stage, len(more))
+		}
+		for i := range more {
+			stages[i] = stages[i].plus(more[i])
+		}
 	}
-	e.Chunk = min(room, r.Prefix)
-	if e.Chunk > 0 {
-		e.Chunks = (r.Prefix + e.Chunk - 1) / e.Chunk
+	if e.Chunks == 1 {
+		e.Possible, e.Reason = false, "the workspace holds all expanded tokens"
 	}
-	e.Workspace = int64(e.Chunk) * p.Model.ExpandedBytes()
-	e.add(p.Card.chunked(p.Model, r, room))
+	e.add(stages)
 	return e
 }

@@ -1,0 +1,218 @@
+package golden_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/plan"
+)
+
+// paper is a device on paper: it loads anything, has no memory and counts
+// launches.
+type paper struct {
+	runtime.Driver
+	runtime.Stream
+	launches []string
+}
+
+func (*paper) Name() string { return "paper" }
+func (*paper) Attributes() runtime.Attributes {
+	return runtime.Attributes{SMs: 132, SharedPerBlock: 232448, ComputeMajor: 9, DriverVersion: 13000, Clusters: true}
+}
+func (*paper) Load(ptx []byte) (runtime.Module, error)                    { return paperModule{}, nil }
+func (*paper) EncodeTensorMap(runtime.TensorMap) (m [128]byte, err error) { return m, nil }
+func (p *paper) Launch(l runtime.Launch) error {
+	p.launches = append(p.launches, l.Function.(paperFunction).name)
+	return nil
+}
+
+type paperModule struct{ runtime.Module }
+
+func (paperModule) Function(name string) (runtime.Function, error) { return paperFunction{name}, nil }
+func (paperModule) Log() string                                    { return "" }
+func (paperModule) CompileSeconds() float64                        { return 0 }
+func (paperModule) Unload() error                                  { return nil }
+
+type paperFunction struct{ name string }
+
+func (paperFunction) Attributes() (runtime.FunctionAttributes, error) {
+	return runtime.FunctionAttributes{Registers: 128}, nil
+}
+func (paperFunction) SetDynamicShared(int) error { return nil }
+
+// paperLayer loads a layer of 16 heads.
+func paperLayer(t *testing.T) (*paper, *runtime.Layer) {
+	t.Helper()
+	v, err := runtime.LayerKernels(source{}, runtime.LayerShape{Heads: 16, Latent: 512, Rope: 64, Nope: 128, Value: 128, Page: 64, DType: runtime.BF16})
+	must(t, err)
+	p := &paper{}
+	l, err := runtime.LoadLayer(p, v)
+	must(t, err)
+	return p, l
+}
+
+// paperArgs are arguments that are right for a plan.
+func paperArgs(p *runtime.LayerPlan) runtime.LayerArgs {
+	n, tokens := int64(len(p.Requests)), int64(p.QueryTokens)
+	return runtime.LayerArgs{
+		LayerStep: runtime.LayerStep{
+			Plan: p, KVLen: runtime.Dense(0x1000, runtime.S32, n), BlockTable: runtime.Dense(0x2000, runtime.S32, n, 40),
+			Schedule: runtime.Buffer{Ptr: 0x10000, Bytes: p.ScheduleBytes},
+		},
+		Q:         runtime.Dense(0x100000, runtime.BF16, tokens, 16, 192),
+		KV:        runtime.Dense(0x8000000, runtime.BF16, 500, 64, 576),
+		Weights:   runtime.Dense(0x20000000, runtime.BF16, 16, 256, 512),
+		Workspace: runtime.Buffer{Ptr: 0x40000000, Bytes: p.WorkspaceBytes},
+		Out:       runtime.Dense(0x4000000, runtime.BF16, tokens, 16, 128),
+		Scale:     0.07,
+	}
+}
+
+// A batch of both kinds, gathered, in one go and one chunk.
+var (
+	someRequests = []plan.Request{{New: 1, Prefix: 100}, {New: 200}, {New: 5, Prefix: 70}}
+	somePaths    = []plan.Path{plan.Absorb, plan.Expand, plan.Absorb}
+)
+
+func TestLayerMisuse(t *testing.T) {
+	dev, l := paperLayer(t)
+	p, err := l.Plan(someRequests, runtime.LayerOptions{Paths: somePaths})
+	must(t, err)
+	_, other := paperLayer(t)
+	foreign, err := other.Plan(someRequests, runtime.LayerOptions{Paths: somePaths})
+	must(t, err)
+	for name, c := range map[string]struct {
+		change func(*runtime.LayerArgs)
+		want   string
+	}{
+		"plan":          {func(a *runtime.LayerArgs) { a.Plan = nil }, "plan: was nil, must be what Plan returned"},
+		"other's plan":  {func(a *runtime.LayerArgs) { a.Plan = foreign }, "plan: was made by another, must be one that this layer made"},
+		"lengths":       {func(a *runtime.LayerArgs) { a.KVLen.Shape = []int64{2} }, "kv_len: shape was [2], must be [requests 3]"},
+		"lengths dtype": {func(a *runtime.LayerArgs) { a.KVLen.DType = runtime.S64 }, `kv_len: dtype was "s64", must be s32`},
+		"table":         {func(a *runtime.LayerArgs) { a.BlockTable.Shape = []int64{4, 40} }, "block_table: shape was [4 40], must be [requests 3, width]"},
+		"schedule":      {func(a *runtime.LayerArgs) { a.Schedule.Bytes-- }, "schedule: size was "},
+		"schedule null": {func(a *runtime.LayerArgs) { a.Schedule.Ptr = 0 }, "schedule: address was null"},
+		"q tokens":      {func(a *runtime.LayerArgs) { a.Q.Shape = []int64{205, 16, 192} }, "q: shape was [205 16 192], must be [query tokens 206, heads 16, nope+rope 192]"},
+		"q missing":     {func(a *runtime.LayerArgs) { a.Q = runtime.Tensor{} }, "q: was not given, must be either one tensor, or two"},
+		"q twice":       {func(a *runtime.LayerArgs) { a.QNope = a.Q }, "q: was given beside q_nope and q_rope"},
+		"q rope missing": {func(a *runtime.LayerArgs) {
+			a.QNope = runtime.Dense(0x100000, runtime.BF16, 206, 16, 128)
+			a.Q = runtime.Tensor{}
+		}, "q_rope: was not given"},
+		"q alignment":       {func(a *runtime.LayerArgs) { a.Q.Ptr += 8 }, "q: address was 0x100008, must be aligned to 16 bytes"},
+		"q stride":          {func(a *runtime.LayerArgs) { a.Q.Strides = []int64{16 * 196, 196, 1} }, "q: heads stride was 196 elements (392 bytes), must be a multiple of 16 bytes"},
+		"q stride zero":     {func(a *runtime.LayerArgs) { a.Q.Strides = []int64{0, 192, 1} }, "q: query tokens stride was 0 elements (0 bytes), must be more than 0"},
+		"kv":                {func(a *runtime.LayerArgs) { a.KV.Shape = []int64{500, 32, 576} }, "kv: shape was [500 32 576], must be [pages, page 64, latent+rope 576]"},
+		"weights":           {func(a *runtime.LayerArgs) { a.Weights.Shape = []int64{16, 128, 512} }, "weights: shape was [16 128 512], must be [heads 16, nope+value 256, latent 512]"},
+		"workspace":         {func(a *runtime.LayerArgs) { a.Workspace.Bytes-- }, "workspace: size was "},
+		"workspace aligned": {func(a *runtime.LayerArgs) { a.Workspace.Ptr += 64 }, "workspace: address was 0x40000040, must be aligned to 128 bytes"},
+		"out":               {func(a *runtime.LayerArgs) { a.Out.Shape = []int64{206, 16, 512} }, "out: shape was [206 16 512], must be [query tokens 206, heads 16, value 128]"},
+		"out dtype":         {func(a *runtime.LayerArgs) { a.Out.DType = runtime.FP16 }, `out: dtype was "fp16", must be bf16`},
+		"out overlap":       {func(a *runtime.LayerArgs) { a.Out.Strides = []int64{64, 128, 1} }, "out: shape was [206 16 128] with strides [64 128 1]"},
+		"scale":             {func(a *runtime.LayerArgs) { a.Scale = float32(math.Inf(1)) }, "scale: was +Inf, must be finite and greater than 0"},
+	} {
+		a := paperArgs(p)
+		c.change(&a)
+		err := l.Run(dev, a)
+		var argument *runtime.ArgumentError
+		if !errors.As(err, &argument) || !strings.HasPrefix(err.Error(), "layer: "+c.want) {
+			t.Errorf("%s: %v, want layer: %s", name, err, c.want)
+		}
+	}
+	if err := l.Run(nil, paperArgs(p)); err == nil || !strings.HasPrefix(err.Error(), "layer: stream: was nil") {
+		t.Error(err)
+	}
+	if err := l.Schedule(dev, runtime.LayerStep{Plan: p}); err == nil || !strings.HasPrefix(err.Error(), "layer schedule: kv_len: was not given") {
+		t.Error(err)
+	}
+	if len(dev.launches) > 0 {
+		t.Errorf("launched all the same: %v", dev.launches)
+	}
+}
+
+func TestLayerPlanMisuse(t *testing.T) {
+	_, l := paperLayer(t)
+	for want, c := range map[string]struct {
+		requests []plan.Request
+		options  runtime.LayerOptions
+	}{
+		"requests: request 1 had -1 new tokens on 5, must be":                                        {[]plan.Request{{New: 1}, {New: -1, Prefix: 5}}, runtime.LayerOptions{}},
+		"requests: request 0 had 1 new tokens on 2147483647, must be":                                {[]plan.Request{{New: 1, Prefix: math.MaxInt32}}, runtime.LayerOptions{}},
+		"requests: had 67108864 or more new tokens together, must be at most 67108863 with 16 heads": {[]plan.Request{{New: 1 << 26}, {New: 1}}, runtime.LayerOptions{}},
+		"paths: there were 1, must be one for each of 2 requests":                                    {someRequests[:2], runtime.LayerOptions{Paths: somePaths[:1]}},
+		`paths: that of request 1 was "", must be "absorb" or "expand"`:                              {someRequests[:2], runtime.LayerOptions{Paths: []plan.Path{plan.Absorb, ""}}},
+		"options: workspace was -1, chunk 0, must be":                                                {someRequests, runtime.LayerOptions{Workspace: -1}},
+	} {
+		_, err := l.Plan(c.requests, c.options)
+		var argument *runtime.ArgumentError
+		if !errors.As(err, &argument) || !strings.HasPrefix(err.Error(), "layer plan: "+want) {
+			t.Errorf("%v, want layer plan: %s", err, want)
+		}
+	}
+	// A workspace as large as the message says is large enough, and none is smaller.
+	for i := range 2 {
+		requests, paths := someRequests[i:i+1], somePaths[i:i+1]
+		_, err := l.Plan(requests, runtime.LayerOptions{Workspace: 1000, Paths: paths})
+		var argument *runtime.ArgumentError
+		least := int64(0)
+		if !errors.As(err, &argument) || argument.Argument != "workspace" || argument.Was != "was 1000 bytes" {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscanf(argument.Must, "at least %d", &least); err != nil {
+			t.Fatal(argument.Must)
+		}
+		p, err := l.Plan(requests, runtime.LayerOptions{Workspace: least, Paths: paths})
+		if err != nil || p.WorkspaceBytes > least {
+			t.Errorf("%v: %v in %d bytes, which were said to be enough", paths, err, least)
+		}
+		if _, err := l.Plan(requests, runtime.LayerOptions{Workspace: least - 512, Paths: paths}); err == nil {
+			t.Errorf("%v: less than %d bytes are enough", paths, least)
+		}
+	}
+	must(t, l.Close())
+	if _, err := l.Plan(someRequests, runtime.LayerOptions{}); err == nil || !strings.Contains(err.Error(), "was closed") {
+		t.Error(err)
+	}
+}
+
+// TestLayerLaunches: a batch that only decodes takes what decode takes and the two
+// products, a batch that only prefills what extend takes; the rest is for mixtures.
+func TestLayerLaunches(t *testing.T) {
+	dev, l := paperLayer(t)
+	for _, c := range []struct {
+		requests      []plan.Request
+		paths         []plan.Path
+		schedule, run []string
+	}{
+		{[]plan.Request{{New: 1, Prefix: 9}, {New: 1}, {New: 1, Prefix: 500}}, []plan.Path{plan.Absorb, plan.Absorb, plan.Absorb},
+			[]string{"decode_schedule"}, []string{"absorb_q", "absorb_decode", "decode_combine", "absorb_o"}},
+		{[]plan.Request{{New: 4, Prefix: 9}, {New: 4, Prefix: 500}}, []plan.Path{plan.Absorb, plan.Absorb},
+			[]string{"decode_schedule"}, []string{"absorb_q", "absorb_decode", "decode_combine", "absorb_o"}},
+		{[]plan.Request{{New: 64, Prefix: 900}}, []plan.Path{plan.Absorb},
+			[]string{"layer_groups", "decode_schedule"}, []string{"absorb_q", "absorb_decode", "decode_combine", "absorb_o"}},
+		{[]plan.Request{{New: 200}, {New: 300}}, []plan.Path{plan.Expand, plan.Expand},
+			[]string{"layer_groups", "extend_schedule"}, []string{"up_project", "extend_attend"}},
+		{[]plan.Request{{New: 1, Prefix: 9}, {New: 1, Prefix: 9}, {New: 200}}, []plan.Path{plan.Absorb, plan.Absorb, plan.Expand},
+			[]string{"decode_schedule", "layer_groups", "extend_schedule"},
+			[]string{"absorb_q", "absorb_decode", "decode_combine", "absorb_o", "up_project", "extend_attend"}},
+		{someRequests, somePaths, []string{"layer_groups", "decode_schedule", "decode_schedule", "layer_groups", "extend_schedule"},
+			[]string{"layer_rows", "absorb_q", "absorb_decode", "decode_combine", "absorb_decode", "decode_combine", "absorb_o", "layer_rows", "up_project", "extend_attend"}},
+		{[]plan.Request{{Prefix: 9}, {}}, []plan.Path{"", ""}, nil, nil},
+	} {
+		p, err := l.Plan(c.requests, runtime.LayerOptions{Paths: c.paths})
+		must(t, err)
+		a := paperArgs(p)
+		dev.launches = nil
+		must(t, l.Schedule(dev, a.LayerStep))
+		scheduled := len(dev.launches)
+		must(t, l.Run(dev, a))
+		if !slices.Equal(dev.launches[:scheduled], c.schedule) || !slices.Equal(dev.launches[scheduled:], c.run) {
+			t.Errorf("%v %v: %v, then %v", c.requests, c.paths, dev.launches[:scheduled], dev.launches[scheduled:])
+		}
+	}
+}
