@@ -150,15 +150,6 @@ func (p *productKernel) describeTensor(name string, t *Tensor, second, third int
 	return p.describe(name, t.Ptr, [3]uint64{uint64(t.Shape[2]), uint64(t.Shape[second]), uint64(t.Shape[third])}, [2]uint64{stride(second), stride(third)})
 }
 
-// view is what a tensor that is part of another, or another way to look at it,
-// keeps its shape and strides in, so that a call need not allocate them.
-type view struct{ shape, strides [3]int64 }
-
-func (v *view) of(d DType, p Ptr, shape, strides [3]int64) Tensor {
-	v.shape, v.strides = shape, strides
-	return Tensor{Ptr: p, DType: d, Shape: v.shape[:], Strides: v.strides[:]}
-}
-
 // strided sets the parameters of a tensor [token, head, …]: its address and
 // its strides.
 func (p *productKernel) strided(name, token, head string, t *Tensor) {
