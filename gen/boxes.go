@@ -2,7 +2,6 @@ package gen
 
 import (
 	"github.com/mlagen/mlagen/ptx"
-	"github.com/mlagen/mlagen/ptx/isa"
 )
 
 // Boxes is a run of a tile's column blocks that come from one tensor.
@@ -39,7 +38,7 @@ func (pr *Producer) LoadBoxes(policy Value, sources ...Boxes) {
 		return
 	}
 	slot := pr.next()
-	ring := k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(tile.offset)
+	ring := k.sharedBase().Add(tile.offset)
 	for i, part := range p.parts {
 		at := slot.parts[i]
 		k.await(at.empty.addr(0), at.phase)

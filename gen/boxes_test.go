@@ -163,3 +163,54 @@ func TestFromRow(t *testing.T) {
 		t.Errorf("(-want +got):\n%.2000s", diff)
 	}
 }
+
+// TestTileByIndex: readers that count tiles find each in its place, for several
+// rounds of rings of any size; several readers may have tiles of their own.
+func TestTileByIndex(t *testing.T) {
+	const rowsOfTile, tiles = 8, 12
+	for _, c := range []struct{ slots, readers int }{{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}, {4, 2}, {3, 3}, {6, 3}} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%d slots, %d readers, seed %d", c.slots, c.readers, seed), func(t *testing.T) {
+				r := newRig(t, 0)
+				r.machine.SetSeed(seed)
+				k := r.k
+				a := k.Tensor("a", gen.BF16, []string{"column", "token"}, []int{64, rowsOfTile}, hopper.Swizzle128, 128)
+				ring := k.Pipeline("ring", c.slots, gen.Tile{DType: gen.BF16, Rows: rowsOfTile, Cols: 64, Swizzle: hopper.Swizzle128}, gen.Part{Count: 1, Arrivals: 1})
+				k.AlignmentCheck()
+				k.InitBarriers()
+				const words = rowsOfTile * 64 / 2
+				k.Roles(
+					gen.Role{Name: "read", Warps: c.readers, Body: func() {
+						k.For("tile", k.Warp(), tiles, c.readers, func(i gen.Value) {
+							tile := ring.Tile(i)
+							tile.Await()
+							k.For("chunk", k.Lane(), words/4, 32, func(at gen.Value) {
+								v := tile.Chunk(at.Div(8), at.Rem(8)).LoadVector(0, 4)
+								for j := range v {
+									v[j] = v[j].As(isa.U32)
+								}
+								r.out.At(i.Mul(words).Add(at.Mul(4))).StoreVector(0, v...)
+							})
+							k.SyncWarp()
+							tile.Release(k.Lane().Eq(0), 0)
+						})
+					}},
+					gen.Role{Name: "load", Warps: 1, Body: func() {
+						k.OneLane(func() {
+							p := ring.Producer()
+							k.For("tile", 0, tiles, 1, func(i gen.Value) {
+								p.LoadBoxes(gen.Value{}, gen.Boxes{From: a, Count: 1, Coords: []gen.Value{i.Mul(rowsOfTile)}})
+							})
+						})
+					}},
+				)
+				out := r.build()
+				want := halves(tiles*rowsOfTile*64, 9)
+				r.bind(out.Manifest.TensorMaps[0], want, []uint64{64, tiles * rowsOfTile}, []uint64{128})
+				if diff := cmp.Diff(want, r.execute(out, len(want))); diff != "" {
+					t.Errorf("(-want +got):\n%.2000s", diff)
+				}
+			})
+		}
+	}
+}

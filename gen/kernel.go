@@ -29,8 +29,9 @@ type Kernel struct {
 	regs   map[string]int // next number per register prefix
 	labels int
 	shared sharedLayout
-	warps  int // warps claimed by roles so far
-	barID  int // next named barrier; 0 belongs to the whole CTA
+	pinned Value // where shared memory begins, once it is kept in a register
+	warps  int   // warps claimed by roles so far
+	barID  int   // next named barrier; 0 belongs to the whole CTA
 
 	lineInfo bool
 	files    []string

@@ -133,6 +133,11 @@ func TestMistakes(t *testing.T) {
 			k.InitBarriers()
 			ring.Consumer().Next().FromRow(k.Thread())
 		}},
+		{"tile by index", "the 3 slots of the ring are no whole tiles of 2", func(k *gen.Kernel) {
+			ring := k.Pipeline("kv", 3, tile, gen.Part{First: 0, Count: 1, Arrivals: 1}, gen.Part{First: 1, Count: 1, Arrivals: 1})
+			k.InitBarriers()
+			ring.Tile(k.Thread())
+		}},
 		{"mailbox", "mailbox m has 0 slots of 3 words for 4 warps: want at least one of each", func(k *gen.Kernel) {
 			k.Mailbox("m", 0, 3, 4)
 			k.InitBarriers()

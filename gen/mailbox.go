@@ -88,16 +88,27 @@ func (m *Mailbox) Receiver() *Receiver { return &Receiver{m.letters(0)} }
 
 // Receive waits for the next message and returns its words. Run by whole warps.
 func (r *Receiver) Receive() []Value {
-	m, k := r.m, r.m.k
-	k.await(m.full.at.At(r.slot).addr(0), r.phase.Value)
-	from := m.words.At(r.slot.Mul(m.stride()))
+	words := r.m.receive(r.slot.Value, r.phase.Value)
+	r.advance()
+	return words
+}
+
+// Receive waits for the message of the given index, counted from the first, and
+// returns its words: for readers that count messages themselves. Every reading
+// warp receives every message, in order. Run by whole warps.
+func (m *Mailbox) Receive(index Value) []Value { return m.receive(m.k.round(index, m.slots)) }
+
+// receive waits for the message in a slot, in a round of the given parity.
+func (m *Mailbox) receive(slot, parity Value) []Value {
+	k := m.k
+	k.await(m.full.at.At(slot).addr(0), parity)
+	from := m.words.At(slot.Mul(m.stride()))
 	var words []Value
 	for i := 0; i < m.size; i += 4 {
 		words = append(words, from.LoadVector(i, 4)...)
 	}
 	k.SyncWarp() // all lanes have read it
-	empty := m.empty.at.At(r.slot).addr(0)
+	empty := m.empty.at.At(slot).addr(0)
 	k.If(k.Lane().Eq(0), func() { k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, empty) })
-	r.advance()
 	return words[:m.size]
 }

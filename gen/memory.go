@@ -131,6 +131,20 @@ func operands(values []Value) ptx.Vec {
 // sharedSymbol is the one dynamic shared memory array.
 const sharedSymbol = "smem"
 
+// sharedBase returns where shared memory begins.
+func (k *Kernel) sharedBase() Value {
+	if k.pinned.op != nil {
+		return k.pinned
+	}
+	return k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol))
+}
+
+// PinShared keeps the address of shared memory in a register from here on, where
+// all code that follows must have passed. Otherwise every use computes it anew,
+// which takes a special register and its latency, also in a loop that waits for
+// barriers: ptxas knows no reason not to. Run by whole warps.
+func (k *Kernel) PinShared() { k.pinned = k.sharedBase().Broadcast(0) }
+
 // sharedLayout hands out dynamic shared memory.
 type sharedLayout struct{ used int }
 
@@ -189,7 +203,7 @@ func (r Region) Address() Value {
 	if r.space == "shared::cluster" {
 		return r.index.Add(r.offset)
 	}
-	a := r.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(r.offset)
+	a := r.k.sharedBase().Add(r.offset)
 	if r.index.op != nil {
 		a = a.Add(r.index)
 	}
@@ -201,10 +215,13 @@ func (r Region) addr(i int) ptx.Addr {
 	if r.space == "shared::cluster" {
 		return ptx.Addr{Base: r.index.op, Offset: off}
 	}
-	if r.index.op == nil {
+	if r.index.op == nil && r.k.pinned.op == nil {
 		return ptx.Addr{Base: ptx.Symbol(sharedSymbol), Offset: off}
 	}
-	base := r.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(r.index)
+	if r.index.op == nil {
+		return ptx.Addr{Base: r.k.pinned.op, Offset: off}
+	}
+	base := r.k.sharedBase().Add(r.index)
 	return ptx.Addr{Base: base.op, Offset: off}
 }
 

@@ -1,6 +1,7 @@
 package gen_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,5 +129,29 @@ func TestPack(t *testing.T) {
 		if got, err := gen.ParseDType(d.Name); err != nil || got != d {
 			t.Errorf("%s: %v, %v", d.Name, got, err)
 		}
+	}
+}
+
+// TestPinnedSharedMemory: an address kept in a register leads where one computed
+// anew does, and is computed once.
+func TestPinnedSharedMemory(t *testing.T) {
+	r := newRig(t, 64)
+	k := r.k
+	k.SharedArray("before", isa.U32, 4)
+	a, b := k.SharedArray("a", isa.U32, 64), k.SharedArray("b", isa.U32, 1)
+	a.At(k.Thread()).Store(0, k.Thread().As(isa.U32))
+	k.If(k.Thread().Eq(0), func() { b.Store(0, k.Const(isa.U32, 100)) })
+	anew := a.At(k.Thread()).Address()
+	k.PinShared()
+	pinned := a.At(k.Thread()).Address()
+	k.SyncCTA()
+	far := a.At(k.Int(63).Sub(k.Thread()))
+	r.mine().Store(0, far.Load(0).Add(b.Load(0)).Add(pinned.Sub(anew).As(isa.U32)))
+	out := r.build()
+	if n := strings.Count(string(out.PTX), ", smem;"); n != 3 { // each once before, and to be kept
+		t.Errorf("the address is taken %d times, want 3:\n%s", n, out.PTX)
+	}
+	if diff := cmp.Diff(each(64, func(i int) uint32 { return uint32(63 - i + 100) }), r.execute(out, 64)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/mlagen/mlagen/ptx"
@@ -127,17 +128,37 @@ func (p *Pipeline) whole() bool { return p.slots%len(p.parts) == 0 }
 
 // next returns the next tile's place and moves on.
 func (c cursor) next() Slot {
-	p, k := c.p, c.p.k
-	s := Slot{SharedTile: p.tile, p: p}
-	places, step := p.slots, len(p.parts)
-	if p.whole() {
-		places, step = p.slots/len(p.parts), 1
-	}
-	wrap := func(place Value) (Value, Value) {
-		over := place.Ge(places)
-		return k.Select(over, place.Sub(places), place), k.Select(over, c.phase.Xor(1), c.phase.Value)
-	}
+	k := c.p.k
 	place, phase := k.Var(c.place.Value).Value, k.Var(c.phase.Value).Value
+	s := c.p.slot(place, phase, c.phase.Value)
+	next, parity := c.p.wrap(place.Add(c.p.step()), c.phase.Value)
+	c.place.Set(next)
+	c.phase.Set(parity)
+	return s
+}
+
+// step returns how many places a tile takes.
+func (p *Pipeline) step() int {
+	if p.whole() {
+		return 1
+	}
+	return len(p.parts)
+}
+
+// wrap takes a place past the ring's end to the next round.
+func (p *Pipeline) wrap(place, phase Value) (Value, Value) {
+	k, places := p.k, p.slots
+	if p.whole() {
+		places /= len(p.parts)
+	}
+	over := place.Ge(places)
+	return k.Select(over, place.Sub(places), place), k.Select(over, phase.Xor(1), phase)
+}
+
+// slot returns the tile at a place, in a round of the given parity; parts that
+// wrap are in the one after current's.
+func (p *Pipeline) slot(place, phase, current Value) Slot {
+	s := Slot{SharedTile: p.tile, p: p}
 	first := place
 	if p.whole() {
 		first = place.Mul(len(p.parts))
@@ -149,7 +170,7 @@ func (c cursor) next() Slot {
 		case !p.uniform():
 			at.base = place.Mul(p.tile.Bytes()).Add(part.First * p.tile.BlockBytes())
 		case i > 0 && !p.whole(): // a tile may wrap within
-			slot, at.phase = wrap(slot)
+			slot, at.phase = p.wrap(slot, current)
 			fallthrough
 		default:
 			at.base = slot.Mul(p.partBytes())
@@ -162,9 +183,6 @@ func (c cursor) next() Slot {
 	if s.contiguous() {
 		s.SharedTile.base, s.SharedTile.segments = s.segments[0].base, nil
 	}
-	next, parity := wrap(place.Add(step))
-	c.place.Set(next)
-	c.phase.Set(parity)
 	return s
 }
 
@@ -196,7 +214,7 @@ func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, got, want)
 	}
 	slot := pr.next()
-	ring := k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(tile.offset)
+	ring := k.sharedBase().Add(tile.offset)
 	desc := t.address()
 	for i, part := range p.parts {
 		at := slot.parts[i]
@@ -242,6 +260,30 @@ type Consumer struct{ cursor }
 
 // Consumer starts at the ring's beginning.
 func (p *Pipeline) Consumer() *Consumer { return &Consumer{p.cursor(0)} }
+
+// Tile returns the place of the tile of the given index, counted from the ring's
+// beginning, for readers that count tiles themselves: one count may serve
+// several rings, and several readers may have tiles of their own in one ring. The
+// ring must hold whole tiles.
+func (p *Pipeline) Tile(index Value) Slot {
+	if !p.whole() {
+		p.k.errorf("the %d slots of the ring are no whole tiles of %d", p.slots, len(p.parts))
+		return p.Consumer().Next()
+	}
+	place, parity := p.k.round(index, p.slots/len(p.parts))
+	s := p.slot(place, parity, parity)
+	s.pipe = &s
+	return s
+}
+
+// round returns the place of the index-th user of a ring, and its round's parity.
+func (k *Kernel) round(index Value, places int) (place, parity Value) {
+	if places&(places-1) == 0 {
+		return index.And(places - 1), index.Shr(bits.TrailingZeros(uint(places))).And(1)
+	}
+	rounds := index.Div(places)
+	return index.Sub(rounds.Mul(places)), rounds.And(1)
+}
 
 // Next returns the next tile's place and moves on. Its parts are awaited by
 // the multiply that first reads them, in the order of their arrival (see

@@ -127,7 +127,7 @@ func (s SharedTile) address() Value {
 	if s.segments != nil {
 		s.k.errorf("the tile's blocks lie apart: take its Pieces")
 	}
-	a := s.k.apply(isa.S32, "mov.u32", ptx.Symbol(sharedSymbol)).Add(s.offset)
+	a := s.k.sharedBase().Add(s.offset)
 	if s.base.op != nil {
 		a = a.Add(s.base)
 	}

@@ -9,7 +9,7 @@ import (
 func (s source) Extend(shape runtime.ExtendShape) (v runtime.ExtendVariants, err error) {
 	spec := templates.Spec{
 		Heads: shape.Heads, Nope: shape.Nope, Rope: shape.Rope, Value: shape.Value, DType: string(shape.DType),
-		BlockN: s.tune.BlockN, Stages: s.tune.Stages, LineInfo: true,
+		BlockM: s.tune.BlockM, BlockN: s.tune.BlockN, Stages: s.tune.Stages, LineInfo: true,
 	}
 	up := templates.Spec{
 		Heads: shape.Heads, Latent: shape.Latent, Nope: shape.Nope, Rope: shape.Rope, Value: shape.Value, Page: shape.Page, DType: string(shape.DType), LineInfo: true,

@@ -34,6 +34,24 @@ func TestExtendCasesUnderManySchedules(t *testing.T) {
 	}
 }
 
+// TestExtendWithThreeWarpgroups: extending is right with tiles of 192 queries as
+// well, those for which registers hold two tiles' scores and those for which they
+// do not.
+func TestExtendWithThreeWarpgroups(t *testing.T) {
+	for _, n := range []int{96, 80} {
+		for _, more := range []string{
+			`"q_len": [200, 1, 0, 33], "kv_len": [430, 300, 9, 33], "chunk": 256, "fill": {"q": "normal*6"}, "tolerance": {"out": 1e-2, "lse": 1e-2}`,
+			`"q_len": [250], "kv_len": [190], "chunk": 128, "dtype": "fp16", "layout": {"q": "split", "out": "padded"}`,
+		} {
+			t.Run(fmt.Sprint(n, " ", strings.ReplaceAll(more, `"`, "")), func(t *testing.T) {
+				c, err := cases.Parse([]byte(`{"name": "wide", "op": "extend", "model": {"heads": 2, "latent": 512, "rope": 64, "nope": 128, "value": 128}, ` + more + `}`))
+				must(t, err)
+				runState(t, c, source{templates.Spec{BlockM: 192, BlockN: n}}, min(2, scheduleCount()))
+			})
+		}
+	}
+}
+
 // extended runs a case and returns the bytes of its results.
 func extended(t *testing.T, c *cases.Case, s source) (out, lse []byte) {
 	t.Helper()
@@ -59,16 +77,18 @@ func TestExtendIsTheSameInAnyChunks(t *testing.T) {
 		`"model": {"heads": 2, "latent": 512, "rope": 64, "nope": 128, "value": 128}, "q_len": [150, 1, 33], "kv_len": [430, 300, 33], "fill": {"q": "normal*6"}, "tolerance": {"out": 1e-2, "lse": 1e-2}`,
 		`"model": {"heads": 1, "latent": 512, "rope": 64, "nope": 128, "value": 128}, "q_len": [20, 5], "kv_len": [390, 520], "dtype": "fp16", "lse_base": "2"`,
 	} {
-		var out, lse []byte
-		for _, chunk := range []int{0, 128, 256, 640} {
-			c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "chunks", "op": "extend", %s, "chunk": %d}`, text, chunk)))
-			must(t, err)
-			o, l := extended(t, c, source{})
-			if out == nil {
-				out, lse = o, l
-			}
-			if !bytes.Equal(out, o) || !bytes.Equal(lse, l) {
-				t.Errorf("chunks of %d give other bits than all keys in one: %s", chunk, text)
+		for _, tune := range []templates.Spec{{}, {BlockM: 192}} {
+			var out, lse []byte
+			for _, chunk := range []int{0, 128, 256, 640} {
+				c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "chunks", "op": "extend", %s, "chunk": %d}`, text, chunk)))
+				must(t, err)
+				o, l := extended(t, c, source{tune})
+				if out == nil {
+					out, lse = o, l
+				}
+				if !bytes.Equal(out, o) || !bytes.Equal(lse, l) {
+					t.Errorf("chunks of %d give other bits than all keys in one, with tiles %+v: %s", chunk, tune, text)
+				}
 			}
 		}
 	}

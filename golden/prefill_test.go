@@ -3,6 +3,7 @@ package golden_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +18,9 @@ import (
 
 // prefillBlocks are the shapes of tiles that prefill is built with: query
 // tokens, key tokens, stages (0: the default).
-var prefillBlocks = [][3]int{{128, 128, 0}, {128, 112, 0}, {128, 96, 0}, {128, 80, 3}, {128, 64, 0}, {128, 64, 3}}
+var prefillBlocks = [][3]int{
+	{128, 128, 0}, {128, 112, 0}, {128, 96, 0}, {128, 80, 3}, {128, 64, 0}, {128, 64, 3}, {192, 96, 0}, {192, 80, 0}, {192, 64, 3},
+}
 
 // TestPrefillUnderManySchedules: whichever copy lands first and whichever warp
 // goes first, prefill is right, gives the same bits, and no observer finds or
@@ -49,6 +52,21 @@ func TestPrefillUnderManySchedules(t *testing.T) {
 				must(t, r.Close())
 			})
 		}
+	}
+}
+
+// TestPrefillCasesWithThreeWarpgroups: the conformance cases hold with tiles of
+// 192 × 96 as well.
+func TestPrefillCasesWithThreeWarpgroups(t *testing.T) {
+	files, err := filepath.Glob("cases/testdata/prefill-*.json")
+	must(t, err)
+	if len(files) < 20 {
+		t.Errorf("only %d cases", len(files))
+	}
+	for _, file := range files {
+		c, err := cases.Read(file)
+		must(t, err)
+		t.Run(c.Name, func(t *testing.T) { runState(t, c, source{templates.Spec{BlockM: 192}}, 1) })
 	}
 }
 

@@ -68,7 +68,8 @@ func emissions() []emission {
 			list = append(list, emission{kernel.Name, Spec{}.WithDefaults()})
 			continue
 		case "expand-prefill", "expand-schedule", "extend-attend", "extend-schedule":
-			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 96}, {BlockN: 112}} {
+			for _, s := range []Spec{{Heads: 1}, {Heads: 16, DType: "fp16"}, {Heads: 130}, {Nope: 64, Value: 64}, {BlockN: 64, Stages: 3}, {BlockN: 80}, {BlockN: 96}, {BlockN: 112},
+				{BlockM: 192}, {BlockM: 192, DType: "fp16", Heads: 16}, {BlockM: 192, BlockN: 80}, {BlockM: 192, BlockN: 64, Stages: 3}, {BlockM: 192, Nope: 64, Value: 64}} {
 				s, _ = Defaults(kernel.Name, s)
 				list = append(list, emission{kernel.Name, s})
 			}

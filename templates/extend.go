@@ -87,35 +87,34 @@ func (c *prefillCTA) mailWords() int {
 }
 
 // start begins an item's rows.
-func (c *prefillCTA) start(it prefillItem, softmax *prefillSoftmax, out gen.Accumulator) {
+func (a *prefillAttention) start(it prefillItem) {
 	fresh := func() {
-		softmax.reset()
-		out.Zero()
+		a.softmax.reset()
+		a.out.Zero()
 	}
-	if c.carried == nil {
+	if a.carried == nil {
 		fresh()
 		return
 	}
-	c.k.IfElse(it.from.Ge(0), func() { c.carried.load(it, softmax, out) }, fresh)
+	a.k.IfElse(it.from.Ge(0), func() { a.carried.load(it, a.softmax, a.out) }, fresh)
 }
 
 // weighFirst weighs an item's first tile: rows that have just begun have no
 // reference, others may have one that holds.
-func (c *prefillCTA) weighFirst(softmax *prefillSoftmax, scores, out gen.Accumulator, weights []*gen.Var) {
-	if c.carried == nil {
-		softmax.raise(scores, out, weights)
+func (a *prefillAttention) weighFirst() {
+	if a.carried == nil {
+		a.softmax.raise(a.scores, a.out, a.weights)
 		return
 	}
-	holds := softmax.weigh(scores, weights)
-	c.k.If(holds.Eq(0), func() { softmax.raise(scores, out, weights) })
+	a.weigh(func() {}) // no product is under way
 }
 
-// finish ends an item's rows.
-func (c *prefillCTA) finish(it prefillItem, firstRow gen.Value, softmax *prefillSoftmax, out gen.Accumulator) {
-	write := func() { c.result.write(it, firstRow, out, softmax.finish()) }
-	if c.carried == nil {
+// finish ends an item's rows, whose products are done.
+func (a *prefillAttention) finish(it prefillItem) {
+	write := func() { a.result.write(it, a.firstRow(), a.out, a.softmax.finish()) }
+	if a.carried == nil {
 		write()
 		return
 	}
-	c.k.IfElse(it.to.Ge(0), func() { c.carried.save(it, softmax, out) }, write)
+	a.k.IfElse(it.to.Ge(0), func() { a.carried.save(it, a.softmax, a.out) }, write)
 }

@@ -1,8 +1,6 @@
 package templates
 
 import (
-	"math/bits"
-
 	"github.com/mlagen/mlagen/gen"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
@@ -99,13 +97,13 @@ func (c extendScheduler) at(i, line gen.Value) extendSequence {
 	})
 	q := extendSequence{query: query.Max(0).Min(c.queryTokens), keys: keys.Value}
 	q.queries = end.Max(0).Min(c.queryTokens).Sub(q.query).Max(0)
-	q.blocks = q.queries.Add(m - 1).Shr(bits.TrailingZeros(uint(m)))
+	q.blocks = q.queries.Add(m - 1).Div(m)
 	within := func(v gen.Value) gen.Value { return v.Sub(line).Max(0).Min(q.keys) }
 	q.first, q.end = within(c.begin.Value), within(c.begin.Add(c.chunk))
 	// Block b's last query sees the first keys − queries + min((b+1)·m, queries)
 	// keys, or all.
 	sees := func(key gen.Value) gen.Value { // the first block that sees more than so many keys
-		reach := key.Sub(q.keys).Add(q.queries).Max(0).Shr(bits.TrailingZeros(uint(m)))
+		reach := key.Sub(q.keys).Add(q.queries).Max(0).Div(m)
 		return k.Select(key.Lt(q.keys), k.Select(c.causal.Ne(0), reach, k.Int(0)), q.blocks).Min(q.blocks)
 	}
 	q.unseeing = sees(k.Int(0))

@@ -25,7 +25,7 @@ func prefillResultWriter(k *gen.Kernel, s Spec) prefillResult {
 	}
 }
 
-// write writes a warpgroup's rows, those that the item has. Each warp turns its
+// write writes a warpgroup's rows, those that there are. Each warp turns its
 // 16 rows into whole ones in shared memory, some columns at a time, and needs
 // no other.
 func (r prefillResult) write(it prefillItem, firstRow gen.Value, out gen.Accumulator, st softmaxState) {

@@ -22,10 +22,8 @@ type prefillSoftmax struct {
 	s     Spec
 	scale gen.Value
 	// Of a thread's rows r and r+8:
-	top    [2]*gen.Var // the reference, −∞ before the first key
-	before [2]*gen.Var // subtracted from a score before it is scaled
-	after  [2]*gen.Var // added after
-	sum    [2]*gen.Var // the thread's own share of the sum
+	top [2]*gen.Var // the reference, −∞ before the first key
+	sum [2]*gen.Var // the thread's own share of the sum
 	// careful is not 0 where a row of the warp must be weighted carefully.
 	careful *gen.Var
 }
@@ -35,6 +33,9 @@ const (
 	// the reference is raised. Weights below it are no subject to loss: fp16 ends
 	// at 2¹⁶, and f32 sums have room for 2¹¹⁴ of them.
 	mostSum = 1 << 14
+	// mostLag is how far, in powers of two, a score may exceed the reference before
+	// it is raised, where that is told by the largest score.
+	mostLag = 8
 	// mostReference is the largest reference, in powers of two, that the product
 	// may be rounded with: by less than 2⁻¹².
 	mostReference = 1 << 12
@@ -44,7 +45,6 @@ func newPrefillSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar) *prefillSoftmax 
 	c := &prefillSoftmax{k: k, s: s, scale: scale.Read(), careful: k.Var(k.Int(1))}
 	for h := range c.top {
 		c.top[h], c.sum[h] = k.Var(k.NegInf()), k.Var(k.Float(0))
-		c.before[h], c.after[h] = k.Var(k.Float(0)), k.Var(k.Float(0))
 	}
 	return c
 }
@@ -54,8 +54,6 @@ func (c *prefillSoftmax) reset() {
 	for h := range c.top {
 		c.top[h].Set(c.k.NegInf())
 		c.sum[h].Set(0.0)
-		c.before[h].Set(0.0)
-		c.after[h].Set(0.0)
 	}
 	c.careful.Set(1)
 }
@@ -68,13 +66,14 @@ func (c *prefillSoftmax) weigh(scores gen.Accumulator, packed []*gen.Var) (holds
 	held := k.Var(k.Int(0))
 	k.If(c.careful.Eq(0), func() {
 		var sum [2]*gen.Var
+		after := c.after()
 		for h := range sum {
 			sum[h] = k.Var(k.Float(0))
 		}
 		for i := 0; i < len(scores.R); i += 2 {
 			h := rowOf(i)
-			p := scores.R[i].MulAdd(c.scale, c.after[h]).Exp2()
-			q := scores.R[i+1].MulAdd(c.scale, c.after[h]).Exp2()
+			p := scores.R[i].MulAdd(c.scale, after[h]).Exp2()
+			q := scores.R[i+1].MulAdd(c.scale, after[h]).Exp2()
 			sum[h].Increase(p.Add(q))
 			packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
 		}
@@ -89,11 +88,53 @@ func (c *prefillSoftmax) weigh(scores gen.Accumulator, packed []*gen.Var) (holds
 	return held.Value
 }
 
-// raise raises the references to the largest scores, scales the output, whose
-// products must be finished, to them, and puts the tile's weights into packed.
-func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
+// check returns whether a tile's scores can be weighted relative to the rows'
+// references: a value that is not 0 where no row has outgrown its own. Without
+// it raise must follow, otherwise exponentiate and pack.
+func (c *prefillSoftmax) check(scores gen.Accumulator) (holds gen.Value) {
 	k := c.k
-	var top [2]gen.Value
+	held := k.Var(k.Int(0))
+	k.If(c.careful.Eq(0), func() {
+		top := c.largest(scores)
+		var over [2]gen.Value
+		for h := range over {
+			over[h] = top[h].Sub(c.top[h].Value).Mul(c.scale).Gt(float64(mostLag))
+		}
+		held.Set(k.Select(k.AnyInWarp(over[0].Or(over[1])), k.Int(0), k.Int(1)))
+	})
+	return held.Value
+}
+
+// exponentiate turns scores into weights where they are.
+func (c *prefillSoftmax) exponentiate(scores gen.Accumulator) {
+	after := c.after()
+	for i := 0; i < len(scores.R); i += 2 {
+		h := rowOf(i)
+		p, q := scores.R[i], scores.R[i+1]
+		p.Set(p.MulAdd(c.scale, after[h]).Exp2())
+		q.Set(q.MulAdd(c.scale, after[h]).Exp2())
+		c.sum[h].Increase(p.Add(q.Value))
+	}
+}
+
+// pack packs the weights that exponentiate has left.
+func (c *prefillSoftmax) pack(weights gen.Accumulator, packed []*gen.Var) {
+	for i := range packed {
+		packed[i].Set(c.k.Pack(c.s.dtype(), weights.R[2*i].Value, weights.R[2*i+1].Value))
+	}
+}
+
+// after returns what is added to the scaled scores of the thread's rows.
+func (c *prefillSoftmax) after() (after [2]gen.Value) {
+	for h := range after {
+		after[h] = c.k.Float(0).Sub(c.top[h].Mul(c.scale))
+	}
+	return after
+}
+
+// largest returns the largest score of each of the thread's rows among those
+// that the thread holds.
+func (c *prefillSoftmax) largest(scores gen.Accumulator) (top [2]gen.Value) {
 	for i, r := range scores.R {
 		h := rowOf(i)
 		if i < 4 && i%2 == 0 {
@@ -102,14 +143,27 @@ func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
 			top[h] = top[h].Max(r.Value)
 		}
 	}
-	var factor, careful [2]gen.Value
+	return top
+}
+
+// raise raises the references to the largest scores, scales the output, whose
+// products must be finished, to them, and puts the tile's weights into packed.
+func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
+	k := c.k
+	top := c.largest(scores)
+	// before is subtracted from a score before it is scaled, after added then: one
+	// of the two is 0.
+	var factor, careful, before, after [2]gen.Value
 	for h := range top {
 		next := top[h].Reduce(gen.MaxOf, 1, 2).Max(c.top[h].Value)
 		// With no key seen yet both are −∞ and the factor must not be NaN.
 		factor[h] = c.top[h].Sub(finite(k, next)).Mul(c.scale).Exp2()
 		c.top[h].Set(next)
 		c.sum[h].Scale(factor[h])
-		careful[h] = c.refer(h, next)
+		var power gen.Value
+		power, careful[h] = c.reference(next)
+		before[h] = k.Select(careful[h], finite(k, next), k.Float(0))
+		after[h] = k.Select(careful[h], k.Float(0), k.Float(0).Sub(power))
 	}
 	for i, r := range out.R {
 		r.Scale(factor[rowOf(i)])
@@ -117,23 +171,19 @@ func (c *prefillSoftmax) raise(scores, out gen.Accumulator, packed []*gen.Var) {
 	c.beCareful(careful)
 	for i := 0; i < len(scores.R); i += 2 {
 		h := rowOf(i)
-		p := scores.R[i].Sub(c.before[h].Value).MulAdd(c.scale, c.after[h]).Exp2()
-		q := scores.R[i+1].Sub(c.before[h].Value).MulAdd(c.scale, c.after[h]).Exp2()
+		p := scores.R[i].Sub(before[h]).MulAdd(c.scale, after[h]).Exp2()
+		q := scores.R[i+1].Sub(before[h]).MulAdd(c.scale, after[h]).Exp2()
 		c.sum[h].Increase(p.Add(q))
 		packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
 	}
 }
 
-// refer makes a row's weights relative to a score and returns whether they must
-// be computed carefully.
-func (c *prefillSoftmax) refer(h int, top gen.Value) (careful gen.Value) {
-	k := c.k
-	power := top.Mul(c.scale)
+// reference returns a row's reference in powers of two, and whether its weights
+// must be computed carefully.
+func (c *prefillSoftmax) reference(top gen.Value) (power, careful gen.Value) {
+	power = top.Mul(c.scale)
 	// True for −∞ and for NaN, too.
-	careful = power.Max(k.Float(0).Sub(power)).Lt(float64(mostReference)).Not()
-	c.before[h].Set(k.Select(careful, finite(k, top), k.Float(0)))
-	c.after[h].Set(k.Select(careful, k.Float(0), k.Float(0).Sub(power)))
-	return careful
+	return power, power.Max(c.k.Float(0).Sub(power)).Lt(float64(mostReference)).Not()
 }
 
 // beCareful notes whether a row of the warp must be weighted carefully.
@@ -146,7 +196,7 @@ func (c *prefillSoftmax) beCareful(rows [2]gen.Value) {
 func (c *prefillSoftmax) resume() {
 	var careful [2]gen.Value
 	for h := range careful {
-		careful[h] = c.refer(h, c.top[h].Value)
+		_, careful[h] = c.reference(c.top[h].Value)
 	}
 	c.beCareful(careful)
 }
@@ -156,9 +206,7 @@ func (c *prefillSoftmax) finish() softmaxState {
 	k := c.k
 	var st softmaxState
 	for h := range c.sum {
-		// What weights are relative to, in powers of two: one of the two is 0.
-		reference := c.before[h].Mul(c.scale).Sub(c.after[h].Value)
-		st.add(k, reference, c.sum[h].Reduce(gen.SumOf, 1, 2))
+		st.add(k, finite(k, c.top[h].Value).Mul(c.scale), c.sum[h].Reduce(gen.SumOf, 1, 2))
 	}
 	return st
 }

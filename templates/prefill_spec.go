@@ -11,8 +11,8 @@ import (
 var prefillFamily = family{Spec.withPrefillDefaults, Spec.validatePrefill}
 
 // withPrefillDefaults fills the zero fields of expand-prefill's spec:
-// DeepSeek's 128 + 64 keys and 128 values, 128 heads, bf16, tiles of 128 × 128
-// and two stages.
+// DeepSeek's 128 + 64 keys and 128 values, 128 heads, bf16, tiles of 128 × 128,
+// or of 96 tokens for three warpgroups, and two stages.
 func (s Spec) withPrefillDefaults() Spec {
 	set := func(p *int, v int) {
 		if *p == 0 {
@@ -24,7 +24,7 @@ func (s Spec) withPrefillDefaults() Spec {
 	set(&s.Rope, 64)
 	set(&s.Value, 128)
 	set(&s.BlockM, 128)
-	set(&s.BlockN, 128)
+	set(&s.BlockN, slices.Max(s.prefillBlockN()))
 	set(&s.Stages, 2)
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
@@ -33,9 +33,27 @@ func (s Spec) withPrefillDefaults() Spec {
 }
 
 var (
-	prefillBlockN = []int{64, 80, 96, 112, 128}
+	prefillBlockM = []int{2 * gen.AccumulatorRows, 3 * gen.AccumulatorRows}
 	prefillWidths = []int{64, 128}
 )
+
+// prefillBlockN are the key tokens that a tile may have: three warpgroups leave
+// each fewer registers than two.
+func (s Spec) prefillBlockN() []int {
+	if s.groups() > 2 {
+		return []int{64, 80, 96}
+	}
+	return []int{64, 80, 96, 112, 128}
+}
+
+// prefillRegisters are the registers of a thread that attends, and of one that
+// loads.
+func (s Spec) prefillRegisters() (attend, load int) {
+	if s.groups() > 2 {
+		return 160, 32
+	}
+	return 232, 40
+}
 
 // validatePrefill reports the first field that cannot be built.
 func (s Spec) validatePrefill() error {
@@ -47,10 +65,10 @@ func (s Spec) validatePrefill() error {
 		return refuse("heads", s.Heads, 1, "a token has at least one head")
 	case s.Heads > maxRows:
 		return refuse("heads", s.Heads, maxRows, "more than 2¹⁴ heads per token")
-	case s.BlockM != prefillBlockM:
-		return refuse("block-m", s.BlockM, prefillBlockM, "two warpgroups attend 64 query tokens each")
-	case !slices.Contains(prefillBlockN, s.BlockN):
-		return refuse("block-n", s.BlockN, closest(s.BlockN, prefillBlockN), "a tile's scores and output must fit a warpgroup's registers, and its keys come in rows of 16")
+	case !slices.Contains(prefillBlockM, s.BlockM):
+		return refuse("block-m", s.BlockM, closest(s.BlockM, prefillBlockM), "two or three warpgroups attend 64 query tokens each")
+	case !slices.Contains(s.prefillBlockN(), s.BlockN):
+		return refuse("block-n", s.BlockN, closest(s.BlockN, s.prefillBlockN()), "a tile's scores and output must fit a warpgroup's registers, and its keys come in rows of 16")
 	case !slices.Contains(prefillWidths, s.Nope):
 		return refuse("nope", s.Nope, closest(s.Nope, prefillWidths), "keys are copied in boxes of 64 columns")
 	case s.Rope != 64:
@@ -70,19 +88,24 @@ func (s Spec) validatePrefill() error {
 	return nil
 }
 
-// prefillBlockM is the query tokens of a CTA, 64 for each of two warpgroups.
-const prefillBlockM = 2 * gen.AccumulatorRows
-
 // groups returns the warpgroups that attend.
 func (s Spec) groups() int { return s.BlockM / gen.AccumulatorRows }
+
+// roomForScores reports whether registers hold a tile's scores beside its
+// weights and those of the tile before.
+func (s Spec) roomForScores() bool { return s.groups() <= 2 }
+
+// looksAhead reports whether registers hold a tile's scores beside the weights of
+// the tile before, while both are in the tensor cores' hands.
+func (s Spec) looksAhead() bool { return s.groups() <= 2 || s.BlockN <= 80 }
 
 // tile is a tile of the spec's type, in the layout that wgmma reads.
 func (s Spec) tile(rows, columns int) gen.Tile {
 	return gen.Tile{DType: s.dtype(), Rows: rows, Cols: columns, Swizzle: hopper.Swizzle128}
 }
 
-// prefillQueryTile is a CTA's queries of one head.
-func (s Spec) prefillQueryTile() gen.Tile { return s.tile(s.BlockM, s.Nope+s.Rope) }
+// prefillQueryTile is a warpgroup's queries of one head.
+func (s Spec) prefillQueryTile() gen.Tile { return s.tile(gen.AccumulatorRows, s.Nope+s.Rope) }
 
 // keyTile is the keys of a tile, a head's own columns and then the rope key.
 func (s Spec) keyTile() gen.Tile { return s.tile(s.BlockN, s.Nope+s.Rope) }
@@ -96,6 +119,6 @@ func (s Spec) prefillStageTile() gen.Tile { return s.tile(gen.AccumulatorRows, p
 const prefillStageColumns = 64
 
 func (s Spec) prefillStages() int {
-	room := hopper.SharedLimit - s.prefillQueryTile().Bytes() - s.groups()*s.prefillStageTile().Bytes() - smallShared
+	room := hopper.SharedLimit - s.groups()*(s.prefillQueryTile().Bytes()+s.prefillStageTile().Bytes()) - smallShared
 	return room / (s.keyTile().Bytes() + s.valueTile().Bytes())
 }

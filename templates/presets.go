@@ -22,6 +22,7 @@ var presets = []Preset{
 	{"stream", "stream", Spec{}},
 	{"expand-prefill", "expand-prefill", Spec{}},
 	{"expand-prefill-h16-fp16", "expand-prefill", Spec{Heads: 16, DType: gen.FP16.Name}},
+	{"expand-prefill-m192", "expand-prefill", Spec{BlockM: 192}},
 	{"expand-schedule", "expand-schedule", Spec{}},
 	{"extend-attend", "extend-attend", Spec{}},
 	{"extend-attend-h16-fp16", "extend-attend", Spec{Heads: 16, DType: gen.FP16.Name}},

@@ -28,8 +28,8 @@ func prefillBinding(s templates.Spec) (*bind.Binding, error) {
 // prefillStem names a binding after its heads and what else is not the default.
 func prefillStem(s templates.Spec) string {
 	s, _ = templates.Defaults("expand-prefill", s) // the kernel exists
-	standard, _ := templates.Defaults("expand-prefill", templates.Spec{Heads: s.Heads, BlockM: s.BlockM, BlockN: s.BlockN})
-	tile, _ := templates.Defaults("expand-prefill", templates.Spec{})
+	standard, _ := templates.Defaults("expand-prefill", templates.Spec{})
+	tile, _ := templates.Defaults("expand-prefill", templates.Spec{BlockM: s.BlockM}) // its tokens are by its queries
 	stem := "mla_prefill"
 	if s.DType != standard.DType {
 		stem += "_" + s.DType
@@ -39,7 +39,7 @@ func prefillStem(s templates.Spec) string {
 		letter       string
 		is, standard int
 	}{
-		{"m", s.BlockM, tile.BlockM}, {"n", s.BlockN, tile.BlockN}, {"k", s.Nope, standard.Nope}, {"v", s.Value, standard.Value}, {"s", s.Stages, standard.Stages},
+		{"m", s.BlockM, standard.BlockM}, {"n", s.BlockN, tile.BlockN}, {"k", s.Nope, standard.Nope}, {"v", s.Value, standard.Value}, {"s", s.Stages, standard.Stages},
 	} {
 		if part.is != part.standard {
 			stem += fmt.Sprintf("_%s%d", part.letter, part.is)

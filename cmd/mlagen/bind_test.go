@@ -134,6 +134,8 @@ func TestPrefillStem(t *testing.T) {
 		"mla_prefill_h128":          {},
 		"mla_prefill_fp16_h16":      {Heads: 16, DType: "fp16"},
 		"mla_prefill_h16_n96":       {Heads: 16, BlockN: 96},
+		"mla_prefill_h16_m192":      {Heads: 16, BlockM: 192, BlockN: 96},
+		"mla_prefill_h16_m192_n80":  {Heads: 16, BlockM: 192, BlockN: 80},
 		"mla_prefill_h1_k64_v64":    {Heads: 1, Nope: 64, Value: 64},
 		"mla_prefill_h128_n64_s3":   {BlockN: 64, Stages: 3},
 		"mla_prefill_fp16_h128_n80": {DType: "fp16", BlockN: 80, BlockM: 128},

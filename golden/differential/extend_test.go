@@ -73,11 +73,13 @@ func extendPlanCases() []ExtendPlanCase {
 	one := ExtendPlanCase{ExtendLengths: ExtendLengths{Queries: []int{512}, Keys: []int{33280}, QueryTokens: 512, KeyTokens: 33280, Chunk: 8192, Causal: true}}
 	narrow := random(5, 9, 700, 2000, 1000, true)
 	narrow.Spec = templates.Spec{Heads: 3, BlockN: 96}
+	wide := random(9, 7, 900, 1500, 1000, true)
+	wide.Spec = templates.Spec{Heads: 2, BlockM: 192}
 	many := random(6, 17_000, 128, 5, 1_200_000, true) // more sequences, and blocks, than are sorted
 	many.Queries, many.Keys = many.Queries[:16_000], many.Keys[:16_000]
 	all := []ExtendPlanCase{
 		one, random(1, 3, 900, 3000, 512, true), random(2, 4, 600, 900, 0, true), random(3, 33, 300, 900, 4096, false), random(4, 1100, 40, 200, 100_000, true),
-		narrow, random(7, 0, 0, 0, 0, true), random(8, 6, 300, 0, 128, true), many,
+		narrow, wide, random(7, 0, 0, 0, 0, true), random(8, 6, 300, 0, 128, true), many,
 	}
 	for i := range all {
 		c := &all[i]

@@ -31,6 +31,8 @@ var prefillCases = []prefillCase{
 	{heads: 1, sms: 2, blockN: 96, dtype: "fp16"},
 	{heads: 1, sms: 2, blockN: 80},
 	{heads: 1, sms: 2, blockN: 64},
+	{heads: 2, sms: 3, blockM: 192},
+	{heads: 1, sms: 2, blockM: 192, blockN: 80, dtype: "fp16"},
 	{heads: 2, sms: 4, more: `"causal": false`},
 	{heads: 2, sms: 4, more: `"layout": {"q": "split", "kv_row": 640}, "lse_base": "2"`},
 	{heads: 2, sms: 4, more: `"fill": {"q": "normal*6", "kv": "normal*2"}`}, // references that are outgrown
@@ -75,7 +77,7 @@ func prefillPlanCases() []PrefillPlanCase {
 	tight := random(7, 20, 900, 900, true)
 	tight.QueryTokens, tight.KeyTokens = tight.QueryTokens/2, tight.KeyTokens/3
 	narrow := random(8, 9, 3000, 3000, true)
-	narrow.Spec = templates.Spec{Heads: 3, BlockN: 96}
+	narrow.Spec = templates.Spec{Heads: 3, BlockM: 192}
 	many := random(9, 17_000, 128, 500, true) // more blocks than are sorted
 	one := PrefillPlanCase{PrefillLengths: PrefillLengths{Queries: []int{32768}, Keys: []int{32768}, QueryTokens: 32768, KeyTokens: 32768, Causal: true}}
 	all := []PrefillPlanCase{
