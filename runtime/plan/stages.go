@@ -50,6 +50,7 @@ func (c Card) decode(m Model, r Request) (all Stage) {
 		tiles := groups * math.Ceil(r.keys()/decodeTokens)
 		perTile := decodeTokens * height * 2 * float64(2*m.Latent+m.Rope)
 		busy := c.rounds(blocks*parts) * math.Ceil(tiles/parts) * perTile / (c.Decode / float64(c.SMs))
+		busy += c.rounds(blocks*parts) * (math.Ceil(groups/parts) - 1) * c.Group
 		// Row blocks read the same pages at the same time; the first to ask brings
 		// them from memory.
 		bytes := groups * (r.keys()*float64(m.RecordBytes()) + rows*float64(2*m.Latent+m.Rope)*elementBytes)
