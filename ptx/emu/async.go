@@ -177,6 +177,7 @@ func (w *warp) store(i int, p piece, read, write func()) {
 // Ranges that cross a page are staged; flush writes the staged stores back.
 func (w *warp) memory(i int, write bool) (mem tma.Memory, flush func()) {
 	at := w.access(i)
+	waited := w.hz != nil && w.hz.hasWaited(w, i)
 	heap := w.cl.g.m.heap
 	type staged struct {
 		addr uint64
@@ -189,7 +190,7 @@ func (w *warp) memory(i int, write bool) (mem tma.Memory, flush func()) {
 			return nil, fmt.Errorf("%d bytes: %s", n, wrong)
 		}
 		if w.hz != nil {
-			w.hz.globalAt(w, a, addr, n, write)
+			w.hz.globalAt(w, a, addr, n, write, at, waited)
 		}
 		w.cl.stats.GlobalBytes += uint64(n)
 		w.cl.stats.TMABytes += uint64(n)

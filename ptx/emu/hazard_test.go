@@ -288,6 +288,14 @@ func TestGridDependency(t *testing.T) {
 	hasty := compile(t, kernelText("\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;"))
 	read := compile(t, kernelText("\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
 	patient := compile(t, kernelText("\tgriddepcontrol.wait;\n\tld.global.b32 %r0, [%out];\n\tst.global.b32 [%mine], %r0;"))
+	copied := oneBarrier + "\t@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 128;\n" +
+		"\t@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+256], [%out], 128, [%r1];\n" + awaitCopy
+	stored := oneBarrier + "\tst.shared.b32 [%r2+128], %t;\n\tfence.proxy.async.shared::cta;\n\tbar.warp.sync 0xffffffff;\n" +
+		"\t@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1+128], 128;\n\t@%p0 cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;"
+	waits := "\tgriddepcontrol.wait;\n"
+	copies, patientCopies := compile(t, kernelText(copied)), compile(t, kernelText(waits+copied))
+	stores, patientStores := compile(t, kernelText(stored)), compile(t, kernelText(waits+stored))
+	lateCopies := compile(t, kernelText(copied+waits))
 	for name, c := range map[string]struct {
 		first, between, last *Program
 		programmatic         bool
@@ -301,6 +309,12 @@ func TestGridDependency(t *testing.T) {
 		"behind one that waits":           {letting, idle, read, true, false},
 		"first of all":                    {nil, nil, read, true, false},
 		"behind one that starts it early": {letting, hasty, read, true, true},
+		"copies at once":                  {letting, nil, copies, true, true},
+		"copies, then waits":              {letting, nil, lateCopies, true, true},
+		"waits, then copies":              {letting, nil, patientCopies, true, false},
+		"copies what the host wrote":      {nil, nil, copies, true, false},
+		"stores a copy at once":           {letting, nil, stores, true, true},
+		"waits, then stores a copy":       {letting, nil, patientStores, true, false},
 	} {
 		m := New(Config{})
 		out, _ := m.Alloc("out", 4096)
@@ -320,6 +334,7 @@ func TestGridDependency(t *testing.T) {
 			}
 		}
 		cfg.Programmatic = c.programmatic
+		cfg.Shared = 4096
 		r, err := m.Launch(c.last, "k", cfg)
 		if err != nil {
 			t.Fatal(err)
