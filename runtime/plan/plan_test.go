@@ -186,21 +186,22 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// TestMeasuredPaths: whole paths take what was measured on an H200 at 128 heads
-// with 512 MiB for what is expanded, to 15 %.
+// TestMeasuredPaths: whole paths take what was measured on an H200 with 512 MiB
+// for what is expanded, to 15 %.
 func TestMeasuredPaths(t *testing.T) {
 	for _, c := range []struct {
-		n, prefix      int
-		absorb, expand float64 // µs
+		heads, n, prefix int
+		absorb, expand   float64 // µs
 	}{
-		{64, 1024, 54.5, 95.8}, {512, 1024, 502.8, 158.3}, {64, 8192, 216.5, 590.6},
-		{512, 8192, 1822.4, 960.6}, {64, 32768, 769.9, 2261.6}, {512, 32768, 6360.4, 3581.9},
+		{128, 64, 1024, 54.5, 95.8}, {128, 512, 1024, 502.8, 158.3}, {128, 64, 8192, 216.5, 590.6},
+		{128, 512, 8192, 1822.4, 960.6}, {128, 64, 32768, 769.9, 2261.6}, {128, 512, 32768, 6360.4, 3581.9},
+		{16, 64, 8192, 46.3, 147.9}, {16, 256, 8192, 129.7, 149.5}, {16, 64, 32768, 117.3, 557.6}, {16, 256, 32768, 408.4, 558.4},
 	} {
-		p := plan(t, 512<<20, 128, Request{c.n, c.prefix})
+		p := plan(t, 512<<20, c.heads, Request{c.n, c.prefix})
 		for _, e := range p.Estimates {
 			want := map[Path]float64{Absorb: c.absorb, ExpandChunked: c.expand}[e.Path]
 			if got := 1e6 * e.Seconds; want > 0 && (got < want/1.15 || got > want*1.15) {
-				t.Errorf("%d on %d, %s: %.1f µs, measured %.1f", c.n, c.prefix, e.Path, got, want)
+				t.Errorf("%d heads, %d on %d, %s: %.1f µs, measured %.1f", c.heads, c.n, c.prefix, e.Path, got, want)
 			}
 		}
 	}
