@@ -4,13 +4,6 @@ package runtime
 // made without allocating. The tensor is good until the view is made anew.
 type view struct{ shape, strides [4]int64 }
 
-// of makes a view of three dimensions.
-func (v *view) of(d DType, p Ptr, shape, strides [3]int64) Tensor {
-	n := copy(v.shape[:], shape[:])
-	copy(v.strides[:], strides[:])
-	return Tensor{Ptr: p, DType: d, Shape: v.shape[:n], Strides: v.strides[:n]}
-}
-
 // dense makes a view of elements that lie one after the other.
 func (v *view) dense(p Ptr, d DType, shape ...int64) Tensor {
 	n := copy(v.shape[:], shape)
