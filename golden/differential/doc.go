@@ -25,6 +25,9 @@
 //     that happened to be the reference, and is not compared by itself.
 //   - merge_states: the merged output and LSE.
 //   - append_kv: the cache to the bit, slots that nobody named included.
+//   - up_project: expanded keys and values, and the rope keys to the bit.
+//   - absorb_q and absorb_o: the absorbed queries with their rope parts, and the
+//     outputs.
 //
 // # How differences are measured
 //
