@@ -12,7 +12,6 @@ var Extend = []Fault{
 	// Launches that depend on one another.
 	{"keys loaded before they are expanded", extend, few, `^\tgriddepcontrol\.wait;\n`, 1, ""},
 	{"nobody waits for the launch before", extend, few, `^\tgriddepcontrol\.wait;\n((?:.*\n)*?)\tgriddepcontrol\.wait;\n`, 0, "$1"},
-	{"states loaded before the launch that left them has ended", extend, few, `^\tgriddepcontrol\.wait;\n((?:.*\n)*?)\tgriddepcontrol\.wait;\n((?:.*\n)*?\tmbarrier\.arrive\.shared\.b64 _, <item full>;\n)`, 0, "$1$2\tgriddepcontrol.wait;\n"},
 	{"expanded over keys that are attended to", extendUp, few, `^\tgriddepcontrol\.wait;\n((?:.*\n)*?)\tgriddepcontrol\.wait;\n`, 0, "$1"},
 	{"rope keys copied over some that are attended to", extendUp, few, `^\tgriddepcontrol\.wait;\n`, 2, ""},
 	{"readers of the schedule start before it is there", extendSchedule, few, `^\tgriddepcontrol\.wait;\n`, 0, "\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;\n"},
@@ -37,9 +36,7 @@ var Extend = []Fault{
 	{"output not carried", extend, few, `(ld\.global\.v4\.f32 .*\+4096\];\n\tmov\.f32 %f\d+, )%f\d+;`, 0, "${1}0f00000000;"},
 	{"references of two rows exchanged", extend, few, `(ld\.global\.v4\.f32 \{)(%f\d+), (%f\d+),`, 0, "$1$3, $2,"},
 	{"sums of two rows exchanged", extend, few, `(st\.global\.v4\.f32 .*, )(%f\d+), (%f\d+)\};`, 0, "$1$3, $2};"},
-	{"weights relative to the reference of the item before", extend, few, `(selp\.f32 %f\d+, 0f00000000, %f\d+, %p\d+;\n)\tmov\.f32 %f\d+, %f\d+;\n`, 0, "$1"},
 	{"a reference that is outgrown in a chunk's first tile is kept", extend, few, `^(L\d+_end:\nL\d+_end:\n\tsetp\.eq\.s32 %p\d+, %r\d+, )0;(\n\t@!%p\d+ bra L\d+_end;\n\tmax)`, 0, "${1}2;$2"},
-	{"sum of rows that begin is that of the rows before", extend, few, `^(L\d+_else:\n\tmov\.f32 %f\d+, 0fFF800000;\n)\tmov\.f32 %f\d+, 0f00000000;\n`, 0, "$1"},
 	{"unused values of a chunk's last tile not cleared", extend, few, `^\tst\.shared\.v4\.b32 <v>, .*\n`, 0, ""},
 
 	// The schedule.
@@ -52,7 +49,7 @@ var Extend = []Fault{
 	{"chunks begin a token late", extendSchedule, few, `^\tmov\.b32 (%r\d+), (%r\d+);\n(\tmov\.b32 %r\d+, 0;\n\tmov\.b32 %r\d+, 0;)`, 0, "\tadd.s32 $1, $2, 1;\n$3"},
 	{"a chunk's tokens counted a tile too far", extendSchedule, few, `add\.s32 (%r\d+), (%r\d+), (%r\d+);(\n\tsub\.s32 %r\d+, %r\d+, %r\d+;\n\tmax\.s32 %r\d+, %r\d+, 0;\n\tmin\.s32 %r\d+, %r\d+, %r\d+;\n\tmov)`, 0, "add.s32 $1, $2, 384;$4"},
 	{"sequences not filled up to whole tiles", extendSchedule, few, `(add\.s32 %r\d+, %r\d+), 127;(\n\tdiv)`, 0, "$1, 0;$2"},
-	{"a block that is not full not listed", extendSchedule, few, `(add\.s32 %r\d+, %r\d+), 127;(\n\tshr)`, 0, "$1, 0;$2"},
+	{"a block that is not full not listed", extendSchedule, few, `(add\.s32 %r\d+, %r\d+), 127;(\n\tdiv\.s32 %r\d+, %r\d+, 128;\n\tsub)`, 0, "$1, 0;$2"},
 	{"blocks without a key not listed", extendSchedule, few, `(%ctaid\.x;\n\tsetp\.eq\.s32 %p\d+, %r\d+, 0;\n\tselp\.b32 %r\d+, )%r\d+,`, 0, "${1}0,"},
 	{"blocks counted that see nothing of the chunk", extendSchedule, few, `(selp\.b32 %r\d+, )%r\d+(, %r\d+, %p\d+;\n\tsub\.s32 %r\d+, %r\d+, %r\d+;\n\tmov\.u32 %r\d+, %ctaid)`, 0, "${1}0$2"},
 	{"a block with more keys to come ends", extendSchedule, few, `setp\.gt(\.s32 %p\d+, %r\d+, %r\d+;\n\tand\.pred %p\d+, %p\d+, %p\d+;\n\tselp\.b32 %r\d+, %r\d+, -1, %p\d+;\n\tmax)`, 0, "setp.lt$1"},
