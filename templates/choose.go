@@ -10,10 +10,11 @@ type blockCost struct {
 	start, tile float64
 }
 
-// The costs were fitted to decode steps of 180 shapes on an H200, the row blocks
-// that suit a shape timed beside each other (mlagen bench -variant all,
-// 2026-11-29): they tell the times to 5 % on average, and the row block they
-// choose is 0.2 % slower than the best, 10 % at worst.
+// The costs were fitted to decode steps of 182 shapes on an H200 (mlagen bench
+// -variant all, 2026-11-29): blocks of 8, 16 and 64 rows as they were timed, of 24
+// to 40 mostly times of a version before, scaled by what some shapes had gained
+// since. In that table they tell the times to 5 % on average, and the row block
+// they choose is 0.2 % slower than the best, 10 % at worst.
 var blockCosts = []blockCost{
 	{8, 3.45, 0.99}, {16, 3.79, 1.14}, {24, 4.62, 1.25}, {32, 4.85, 1.35}, {40, 5.89, 1.45}, {64, 5.29, 1.59},
 }
