@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/mlagen/mlagen/runtime"
@@ -43,68 +42,16 @@ func (b *Bench) timeAbsorbed(r *ExtendResult, m *memory, product ProductReferenc
 			return err
 		}
 	}
-	w, err := b.prepare(func() error {
-		for _, a := range c.layers {
-			if err := l.Run(b.stream, a); err != nil {
-				return err
-			}
-		}
-		return nil
+	check, unchanged := watched("output", func() ([]byte, error) { return b.absorbedOut(c) }, func([]byte) (err error) {
+		r.OutError, _, err = b.verifyExtend(c, nil, product)
+		return err
 	})
+	t, err := b.measure(r.Calls, func(i int) error { return l.Run(b.stream, c.layers[i]) }, check, unchanged)
+	r.Microseconds, r.Spread, r.SustainedMicroseconds, r.Power = t.median, t.spread, t.sustained, t.power
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-
-	// The first replay warms up and leaves outputs to be checked.
-	if _, err := b.bursts(w, 1); err != nil {
-		return err
-	}
-	out, err := b.absorbedOut(c)
-	if err != nil {
-		return err
-	}
-	if r.OutError, _, err = b.verifyExtend(c, nil, product); err != nil {
-		return err
-	}
-	times, err := b.bursts(w, max(1, b.Replays))
-	if err != nil {
-		return err
-	}
-	r.Microseconds, r.Spread = median(times)/float64(r.Calls), spread(times)
-	if b.Sustained > 0 {
-		_, sustained, power, err := b.sustain(w, b.Sustained)
-		if err != nil {
-			return err
-		}
-		r.SustainedMicroseconds, r.Power = sustained/float64(r.Calls), power
-	}
-	// Replays are bit-reproducible; a race is not.
-	again, err := b.absorbedOut(c)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(out, again) {
-		return &WrongError{"the last replay's output differs from the first's"}
-	}
-	return b.timeAbsorbedSchedule(r, l, c)
-}
-
-func (b *Bench) timeAbsorbedSchedule(r *ExtendResult, l *runtime.Layer, c *extendCall) (err error) {
-	w, err := b.prepare(func() error {
-		for range prefillScheduleCalls {
-			if err := l.Schedule(b.stream, c.layers[0].LayerStep); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	times, err := b.bursts(w, 3)
-	r.ScheduleMicros = median(times) / prefillScheduleCalls
+	r.ScheduleMicros, err = b.scheduleMicros(func(s runtime.Stream) error { return l.Schedule(s, c.layers[0].LayerStep) })
 	return err
 }
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -84,50 +83,17 @@ func (b *Bench) DecodeWith(s Shape, set Setting) (r Result, err error) {
 		return r, fmt.Errorf("%v: %w", s, err)
 	}
 	r.Calls, r.BlockH = len(c.args), c.d.Model().BlockH
-	w, err := b.prepare(func() error {
-		for _, a := range c.args {
-			if err := c.d.Run(b.stream, a); err != nil {
-				return err
-			}
-		}
-		return nil
+	check, unchanged := watched("lse", func() ([]byte, error) {
+		lse := make([]byte, 4*s.Batch*s.SQ*s.Heads)
+		return lse, b.Driver.Download(lse, c.args[0].LSE.Ptr)
+	}, func(lse []byte) (err error) {
+		r.OutError, r.LSEError, err = b.verify(c, lse)
+		return err
 	})
+	t, err := b.measure(r.Calls, func(i int) error { return c.d.Run(b.stream, c.args[i]) }, check, unchanged)
+	r.Microseconds, r.Spread, r.BurstMicroseconds, r.SustainedMicroseconds, r.Power = t.median, t.spread, t.burst, t.sustained, t.power
 	if err != nil {
 		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-
-	// The first replay warms up and leaves the last call's output to be checked.
-	if _, err := b.bursts(w, 1); err != nil {
-		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	lse := make([]byte, 4*s.Batch*s.SQ*s.Heads)
-	if err := b.Driver.Download(lse, c.args[0].LSE.Ptr); err != nil {
-		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	if r.OutError, r.LSEError, err = b.verify(c, lse); err != nil {
-		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	times, err := b.bursts(w, max(1, b.Replays))
-	if err != nil {
-		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	calls := float64(r.Calls)
-	r.Microseconds, r.Spread = median(times)/calls, spread(times)
-	if b.Sustained > 0 {
-		burst, sustained, power, err := b.sustain(w, b.Sustained)
-		if err != nil {
-			return r, fmt.Errorf("%v: %w", s, err)
-		}
-		r.BurstMicroseconds, r.SustainedMicroseconds, r.Power = burst/calls, sustained/calls, power
-	}
-	// Replays are bit-reproducible; a race is not.
-	again := make([]byte, len(lse))
-	if err := b.Driver.Download(again, c.args[0].LSE.Ptr); err != nil {
-		return r, fmt.Errorf("%v: %w", s, err)
-	}
-	if !bytes.Equal(lse, again) {
-		return r, fmt.Errorf("%v: %w", s, &WrongError{"the last replay's lse differs from the first's"})
 	}
 	return r, nil
 }

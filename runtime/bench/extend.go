@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -148,68 +147,16 @@ func (b *Bench) timeExtend(r *ExtendResult, m *memory, product ProductReference)
 	if err := e.Schedule(b.stream, c.schedule); err != nil {
 		return err
 	}
-	w, err := b.prepare(func() error {
-		for _, a := range c.args {
-			if err := e.Run(b.stream, a); err != nil {
-				return err
-			}
-		}
-		return nil
+	check, unchanged := watched("lse", func() ([]byte, error) { return b.extendLSE(c) }, func(lse []byte) (err error) {
+		r.OutError, r.LSEError, err = b.verifyExtend(c, lse, product)
+		return err
 	})
+	t, err := b.measure(r.Calls, func(i int) error { return e.Run(b.stream, c.args[i]) }, check, unchanged)
+	r.Microseconds, r.Spread, r.SustainedMicroseconds, r.Power = t.median, t.spread, t.sustained, t.power
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-
-	// The first replay warms up and leaves outputs to be checked.
-	if _, err := b.bursts(w, 1); err != nil {
-		return err
-	}
-	lse, err := b.extendLSE(c)
-	if err != nil {
-		return err
-	}
-	if r.OutError, r.LSEError, err = b.verifyExtend(c, lse, product); err != nil {
-		return err
-	}
-	times, err := b.bursts(w, max(1, b.Replays))
-	if err != nil {
-		return err
-	}
-	r.Microseconds, r.Spread = median(times)/float64(r.Calls), spread(times)
-	if b.Sustained > 0 {
-		_, sustained, power, err := b.sustain(w, b.Sustained)
-		if err != nil {
-			return err
-		}
-		r.SustainedMicroseconds, r.Power = sustained/float64(r.Calls), power
-	}
-	// Replays are bit-reproducible; a race is not.
-	again, err := b.extendLSE(c)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(lse, again) {
-		return &WrongError{"the last replay's lse differs from the first's"}
-	}
-	return b.timeExtendSchedule(r, c)
-}
-
-func (b *Bench) timeExtendSchedule(r *ExtendResult, c *extendCall) (err error) {
-	w, err := b.prepare(func() error {
-		for range prefillScheduleCalls {
-			if err := c.e.Schedule(b.stream, c.schedule); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	times, err := b.bursts(w, 3)
-	r.ScheduleMicros = median(times) / prefillScheduleCalls
+	r.ScheduleMicros, err = b.scheduleMicros(func(s runtime.Stream) error { return e.Schedule(s, c.schedule) })
 	return err
 }
 

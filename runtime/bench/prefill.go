@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -142,72 +141,16 @@ func (b *Bench) timePrefill(r *PrefillResult, m *memory) (err error) {
 		return err
 	}
 	r.Calls = b.prefillCalls(c)
-	w, err := b.prepare(func() error {
-		for i := range r.Calls {
-			if err := p.Run(b.stream, c.sets[i%len(c.sets)]); err != nil {
-				return err
-			}
-		}
-		return nil
+	check, unchanged := watched("lse", func() ([]byte, error) { return b.prefillLSE(c) }, func(lse []byte) (err error) {
+		r.OutError, r.LSEError, err = b.verifyPrefill(c, lse)
+		return err
 	})
+	t, err := b.measure(r.Calls, func(i int) error { return p.Run(b.stream, c.sets[i%len(c.sets)]) }, check, unchanged)
+	r.Microseconds, r.Spread, r.BurstMicroseconds, r.SustainedMicroseconds, r.Power = t.median, t.spread, t.burst, t.sustained, t.power
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-
-	// The first replay warms up and leaves outputs to be checked.
-	if _, err := b.bursts(w, 1); err != nil {
-		return err
-	}
-	lse, err := b.prefillLSE(c)
-	if err != nil {
-		return err
-	}
-	if r.OutError, r.LSEError, err = b.verifyPrefill(c, lse); err != nil {
-		return err
-	}
-	times, err := b.bursts(w, max(1, b.Replays))
-	if err != nil {
-		return err
-	}
-	calls := float64(r.Calls)
-	r.Microseconds, r.Spread = median(times)/calls, spread(times)
-	if b.Sustained > 0 {
-		burst, sustained, power, err := b.sustain(w, b.Sustained)
-		if err != nil {
-			return err
-		}
-		r.BurstMicroseconds, r.SustainedMicroseconds, r.Power = burst/calls, sustained/calls, power
-	}
-	// Replays are bit-reproducible; a race is not.
-	again, err := b.prefillLSE(c)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(lse, again) {
-		return &WrongError{"the last replay's lse differs from the first's"}
-	}
-	return b.timePrefillSchedule(r, c)
-}
-
-// prefillScheduleCalls are the calls of the schedule kernel in a replay.
-const prefillScheduleCalls = 64
-
-func (b *Bench) timePrefillSchedule(r *PrefillResult, c *prefillCall) (err error) {
-	w, err := b.prepare(func() error {
-		for range prefillScheduleCalls {
-			if err := c.p.Schedule(b.stream, c.schedule); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	times, err := b.bursts(w, 3)
-	r.ScheduleMicros = median(times) / prefillScheduleCalls
+	r.ScheduleMicros, err = b.scheduleMicros(func(s runtime.Stream) error { return p.Schedule(s, c.schedule) })
 	return err
 }
 

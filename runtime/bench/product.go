@@ -141,49 +141,29 @@ func (b *Bench) Product(s ProductShape, reference ProductReference) (r ProductRe
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	r.Calls = p.calls
-	w, err := b.prepare(func() error {
-		for i := range p.calls {
-			if err := p.run(i); err != nil {
+	r.BlockM, r.BlockN = p.model.BlockM, p.model.BlockN
+	var sample []sampled
+	t, err := b.measure(p.calls, p.run, func() (err error) {
+		if sample, err = b.sampleProduct(p); err != nil {
+			return err
+		}
+		r.Error, err = b.verifyProduct(p, sample, reference)
+		return err
+	}, func() error {
+		for _, was := range sample {
+			now, err := b.productRow(p, was.token, was.head)
+			if err != nil {
 				return err
+			}
+			if !slices.Equal(now, was.got) {
+				return &WrongError{fmt.Sprintf("token %d, head %d: the last replay's result differs from the first's", was.token, was.head)}
 			}
 		}
 		return nil
 	})
+	r.Microseconds, r.Spread, r.SustainedMicroseconds, r.Power = t.median, t.spread, t.sustained, t.power
 	if err != nil {
 		return fail(err)
-	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	if _, err := b.bursts(w, 1); err != nil {
-		return fail(err)
-	}
-	sample, err := b.sampleProduct(p)
-	if err != nil {
-		return fail(err)
-	}
-	if r.Error, err = b.verifyProduct(p, sample, reference); err != nil {
-		return fail(err)
-	}
-	r.BlockM, r.BlockN = p.model.BlockM, p.model.BlockN
-	times, err := b.bursts(w, max(1, b.Replays))
-	if err != nil {
-		return fail(err)
-	}
-	r.Microseconds, r.Spread = median(times)/float64(p.calls), spread(times)
-	if b.Sustained > 0 {
-		_, sustained, power, err := b.sustain(w, b.Sustained)
-		if err != nil {
-			return fail(err)
-		}
-		r.SustainedMicroseconds, r.Power = sustained/float64(p.calls), power
-	}
-	for i, was := range sample {
-		now, err := b.productRow(p, was.token, was.head)
-		if err != nil {
-			return fail(err)
-		}
-		if !slices.Equal(now, sample[i].got) {
-			return fail(&WrongError{fmt.Sprintf("token %d, head %d: the last replay's result differs from the first's", was.token, was.head)})
-		}
 	}
 	return r, nil
 }
