@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/runtime/plan"
-	"github.com/mlagen/mlagen/templates"
 )
 
 // defaultWorkspace is what extend may expand into when -workspace is left out.
@@ -54,49 +52,20 @@ func (a *app) benchExtend(f *benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := findDevice(f.device)
-	if err != nil {
-		return err
-	}
-	stream, err := build("stream", templates.Spec{})
-	if err != nil {
-		return err
-	}
-	driver, err := d.open(false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	replays := f.replays
-	if f.quick {
-		replays = min(replays, 3)
-	}
 	pool := int64(f.pool * 1e9)
 	if pool == 0 {
 		pool = prefillPool
 	}
-	b, err := bench.New(bench.Config{
-		Driver: driver, Source: source{tune: f.tune}, Stream: stream, Reference: reference,
-		PoolBytes: pool, Replays: replays, Sustained: f.sustained,
+	var report extendReport
+	return a.timeOperation(f, operationRun{
+		shapes: len(shapes), pool: pool,
+		measure: func(b *bench.Bench, p progress, w io.Writer) (int, error) { return report.measure(b, shapes, p, w) },
+		done: func(driver runtime.Driver, b *bench.Bench) {
+			report.device, report.attributes = driver.Name(), driver.Attributes()
+			report.compiled, report.meter = b.Compiled(), b.MeterError()
+		},
+		print: report.print, csv: report.csv,
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-
-	p := a.progress(len(shapes))
-	report := extendReport{device: driver.Name(), attributes: driver.Attributes()}
-	wrong, err := report.measure(b, shapes, p, p.writer(a.stderr))
-	p.done()
-	report.compiled, report.meter = b.Compiled(), b.MeterError()
-	err = errors.Join(err, report.print(a.stdout)) // what was measured is told in any case
-	if err == nil && f.csv != "" {
-		err = writeOutputs(a.stdout, output{f.csv, report.csv()})
-	}
-	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%d of %d shapes gave WRONG RESULTS and were not timed", wrong, len(shapes))
-	}
-	return err
 }
 
 // extendReport is what a run has to tell.
@@ -112,21 +81,9 @@ type extendReport struct {
 func (r *extendReport) measure(b interface {
 	Extend(bench.ExtendShape, bench.ProductReference) (bench.ExtendResult, error)
 }, shapes []bench.ExtendShape, p progress, w io.Writer) (wrong int, err error) {
-	for _, s := range shapes {
-		p.step(s.String())
-		result, err := b.Extend(s, productReference)
-		var mistake *bench.WrongError
-		switch {
-		case errors.As(err, &mistake):
-			fmt.Fprintf(w, "mlagen: %v\n", err)
-			wrong++
-		case err != nil:
-			return wrong, err
-		default:
-			r.rows = append(r.rows, result)
-		}
-	}
-	return wrong, nil
+	return timeShapes(shapes, p, w,
+		func(s bench.ExtendShape) (bench.ExtendResult, error) { return b.Extend(s, productReference) },
+		func(_ bench.ExtendShape, result bench.ExtendResult) { r.rows = append(r.rows, result) })
 }
 
 // planned is the planner's estimate of the path in microseconds, 0 where it has

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
-	"github.com/mlagen/mlagen/templates"
 )
 
 // prefillPool is the pool, in bytes, that empties the L2 between bursts.
@@ -80,45 +78,16 @@ func (a *app) benchPrefill(f *benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := findDevice(f.device)
-	if err != nil {
-		return err
-	}
-	stream, err := build("stream", templates.Spec{})
-	if err != nil {
-		return err
-	}
-	driver, err := d.open(false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	replays := f.replays
-	if f.quick {
-		replays = min(replays, 3)
-	}
-	b, err := bench.New(bench.Config{
-		Driver: driver, Source: source{tune: f.tune}, Stream: stream, Reference: reference,
-		PoolBytes: prefillPool, Replays: replays, Sustained: f.sustained,
+	var report prefillReport
+	return a.timeOperation(f, operationRun{
+		shapes: len(shapes), pool: prefillPool,
+		measure: func(b *bench.Bench, p progress, w io.Writer) (int, error) { return report.measure(b, shapes, p, w) },
+		done: func(driver runtime.Driver, b *bench.Bench) {
+			report.device, report.attributes = driver.Name(), driver.Attributes()
+			report.compiled, report.meter = b.Compiled(), b.MeterError()
+		},
+		print: report.print, csv: report.csv,
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-
-	p := a.progress(len(shapes))
-	report := prefillReport{device: driver.Name(), attributes: driver.Attributes()}
-	wrong, err := report.measure(b, shapes, p, p.writer(a.stderr))
-	p.done()
-	report.compiled, report.meter = b.Compiled(), b.MeterError()
-	err = errors.Join(err, report.print(a.stdout)) // what was measured is told in any case
-	if err == nil && f.csv != "" {
-		err = writeOutputs(a.stdout, output{f.csv, report.csv()})
-	}
-	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%d of %d shapes gave WRONG RESULTS and were not timed", wrong, len(shapes))
-	}
-	return err
 }
 
 // prefillReport is what a run has to tell.
@@ -140,21 +109,11 @@ type prefillRow struct {
 func (r *prefillReport) measure(b interface {
 	Prefill(bench.PrefillShape) (bench.PrefillResult, error)
 }, shapes []bench.PrefillAnchor, p progress, w io.Writer) (wrong int, err error) {
-	for _, s := range shapes {
-		p.step(s.String())
-		result, err := b.Prefill(s.PrefillShape)
-		var mistake *bench.WrongError
-		switch {
-		case errors.As(err, &mistake):
-			fmt.Fprintf(w, "mlagen: %v\n", err)
-			wrong++
-		case err != nil:
-			return wrong, err
-		default:
+	return timeShapes(shapes, p, w,
+		func(s bench.PrefillAnchor) (bench.PrefillResult, error) { return b.Prefill(s.PrefillShape) },
+		func(s bench.PrefillAnchor, result bench.PrefillResult) {
 			r.rows = append(r.rows, prefillRow{s, result})
-		}
-	}
-	return wrong, nil
+		})
 }
 
 // peerNames lists the peers of the rows, as of says which.
