@@ -1,5 +1,3 @@
-// Package runtime loads generated kernels and launches them, on a GPU or on
-// the CPU emulator, through one small Driver interface.
 package runtime
 
 import "github.com/mlagen/mlagen/ptx/manifest"
