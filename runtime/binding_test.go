@@ -35,7 +35,7 @@ func TestParseVariant(t *testing.T) {
 		t.Error(d)
 	}
 	for _, text := range []string{"", "{", `{"threads": "many"}`, "{} {}"} {
-		if _, err := ParseVariant("k", "", text); err == nil || !strings.Contains(err.Error(), "manifest of k: ") {
+		if _, err := ParseVariant("k", "", text); err == nil || !strings.Contains(err.Error(), "k: manifest: ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -144,7 +144,7 @@ func TestLoadDecodeRefuses(t *testing.T) {
 		"one for all": {func(v *DecodeVariants) { v.Schedule, v.Combine = v.Decode, v.Decode },
 			`absorb_decode is kernel "absorb_decode", must be "decode_schedule"`},
 		"no threads": {func(v *DecodeVariants) { v.Combine.Manifest.Threads = 0 },
-			"load decode_combine on fake: manifest threads was 0, must be 1 to 1024 per block"},
+			"load decode_combine on fake: manifest: threads was 0, must be 1 to 1024"},
 		"nothing": {func(v *DecodeVariants) { *v = DecodeVariants{} }, "it has no manifest"},
 		"other out": {func(v *DecodeVariants) {
 			v.Combine = variant("decode_combine", 128, nil, "out", "*f16")
@@ -156,7 +156,10 @@ func TestLoadDecodeRefuses(t *testing.T) {
 			"decode_combine writes out as f32; this runtime knows bf16 and f16"},
 		"no out": {func(v *DecodeVariants) { v.Combine = variant("decode_combine", 128, nil, "lse", "*f32") },
 			"decode_combine has no parameter out"},
-		"box": {func(v *DecodeVariants) { v.Decode.Manifest.TensorMaps[0].Box = []int{64, 64} },
+		"box": {func(v *DecodeVariants) {
+			v.Decode.Manifest.TensorMaps[0].Box = []int{64, 64}
+			v.Decode.Manifest.TensorMaps[0].Dims = []string{"column", "token"}
+		},
 			"absorb_decode reads kv as bf16 in boxes of [64 64]"},
 		"compile": {func(v *DecodeVariants) { v.Schedule.PTX, v.Schedule.Manifest.PTXSHA256 = []byte("broken"), "" },
 			"load decode_schedule on fake: ptxas"},

@@ -106,25 +106,14 @@ func (v *Variant) check() error {
 	if len(v.PTX) == 0 {
 		return errors.New("it has no PTX")
 	}
-	if v.Manifest.Schema != 0 && v.Manifest.Schema != manifest.Schema {
-		return fmt.Errorf("manifest schema is %d; this runtime reads %d", v.Manifest.Schema, manifest.Schema)
+	if err := v.Manifest.Validate(); err != nil {
+		return err
 	}
 	if want := v.Manifest.PTXSHA256; want != "" {
 		sum := sha256.Sum256(v.PTX)
 		if got := hex.EncodeToString(sum[:]); got != want {
 			return fmt.Errorf("the manifest describes another text: PTX has SHA-256 %s, the manifest says %s", got, want)
 		}
-	}
-	if n := v.Manifest.Threads; n < 1 || n > maxThreads {
-		return fmt.Errorf("manifest threads was %d, must be 1 to %d per block", n, maxThreads)
-	}
-	end := 0
-	for _, p := range v.Manifest.Params {
-		if p.Offset < end || p.Size <= 0 || p.Align <= 0 || p.Offset%p.Align != 0 {
-			return fmt.Errorf("manifest parameter %q: offset %d, size %d, alignment %d does not follow the one before, which ends at %d",
-				p.Name, p.Offset, p.Size, p.Align, end)
-		}
-		end = p.Offset + p.Size
 	}
 	return nil
 }
@@ -263,11 +252,10 @@ func readLog(log string) []Warning {
 	return warnings
 }
 
-// Limits of a block and of a grid's dimensions.
+// Limits of a grid's dimensions.
 const (
-	maxThreads = 1024
-	maxGridX   = 1<<31 - 1
-	maxGridYZ  = 65535
+	maxGridX  = 1<<31 - 1
+	maxGridYZ = 65535
 )
 
 // Launch launches the kernel with the manifest's block, cluster and shared

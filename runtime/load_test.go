@@ -47,9 +47,9 @@ func TestLoadRefuses(t *testing.T) {
 		"no text":     {func(d *fakeDriver, v *Variant) { v.PTX = nil }, "it has no PTX"},
 		"other text": {func(d *fakeDriver, v *Variant) { v.PTX = []byte("// other\n") },
 			"the manifest describes another text"},
-		"newer schema": {func(d *fakeDriver, v *Variant) { v.Manifest.Schema = 2 }, "manifest schema is 2; this runtime reads 1"},
+		"newer schema": {func(d *fakeDriver, v *Variant) { v.Manifest.Schema = 3 }, "manifest: schema was 3, must be 2"},
 		"overlapping parameters": {func(d *fakeDriver, v *Variant) { v.Manifest.Params[1].Offset = 4 },
-			`manifest parameter "n": offset 4, size 4, alignment 4 does not follow the one before, which ends at 8`},
+			"manifest: params[1].offset was 4, must be a multiple of 4, at least 8, where the parameter before ends"},
 		"old driver": {func(d *fakeDriver, v *Variant) { d.attributes.DriverVersion = 11080 },
 			"PTX 8.0 needs a driver for CUDA 12.0 or later; this one is for 11.8"},
 		"other device": {func(d *fakeDriver, v *Variant) { d.attributes.ComputeMajor = 10 },
@@ -187,7 +187,7 @@ func TestLaunch(t *testing.T) {
 
 func TestKernelEncodesItsTensorMaps(t *testing.T) {
 	d, v := newFake(), variant("k", 64, nil, "kv", "map")
-	v.Manifest.TensorMaps = []manifest.TensorMap{{Param: "kv", DType: "bf16", Box: []int{64, 8}, Swizzle: 128}}
+	v.Manifest.TensorMaps = []manifest.TensorMap{{Param: "kv", DType: "bf16", Dims: []string{"column", "row"}, Box: []int{64, 8}, Swizzle: 128}}
 	k, err := Load(d, v)
 	if err != nil {
 		t.Fatal(err)

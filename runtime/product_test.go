@@ -316,7 +316,7 @@ func TestLoadProductRefuses(t *testing.T) {
 		`absorb_q", must be "up_project"`:                               up(absorbVariants(true)[0]),
 		`takes a parameter "renamed", which this runtime does not know`: up(drop(upVariant(), "paged")),
 		`absorb_q takes no parameter "results"`:                         query(with(absorbVariants(true)[1], func(v *Variant) { v.Manifest.Spec = productSpec(128, 64, 1) })),
-		`takes "paged" as a pointer; this runtime passes a scalar`:      up(with(upVariant(), func(v *Variant) { kind(v, "paged", manifest.PointerParam) })),
+		`takes "out_token" as a pointer; this runtime passes a scalar`:  up(with(upVariant(), func(v *Variant) { kind(v, "out_token", manifest.PointerParam) })),
 		"spec of up_project has heads 0":                                up(with(upVariant(), func(v *Variant) { v.Manifest.Spec = ProductModel{} })),
 		"spec of up_project: ":                                          up(with(upVariant(), func(v *Variant) { v.Manifest.Spec = "128" })),
 		"has rope 64, page 0: not an up-projection's":                   up(with(upVariant(), func(v *Variant) { m := productSpec(128, 128, 2); m.Page = 0; v.Manifest.Spec = m })),

@@ -247,7 +247,7 @@ func TestOther(t *testing.T) {
 	}
 
 	code := exampleStem + "_mlagen.go"
-	write(code, strings.Replace(files(t, dir, code)[code], "runtime.ABI1", "runtime.ABI999", 1))
+	write(code, strings.Replace(files(t, dir, code)[code], "runtime.ABI2", "runtime.ABI999", 1))
 	if out, err := command("build", "."); err == nil || !strings.Contains(out, "ABI999") {
 		t.Errorf("another generation: %v %s", err, out)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,9 +88,9 @@ func readManifest(file string) (*manifest.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m manifest.Manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", file, err)
+	m, err := manifest.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return &m, nil
+	return m, nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A runtime of another generation does not have this constant.
-const _ = runtime.ABI1
+const _ = runtime.ABI2
 
 // Not to be accessed directly.
 var (

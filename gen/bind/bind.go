@@ -82,7 +82,7 @@ func (b *Binding) code() *jen.File {
 	f.Anon("embed")
 
 	f.Comment("A runtime of another generation does not have this constant.")
-	f.Const().Id("_").Op("=").Qual(runtimePkg, "ABI1")
+	f.Const().Id("_").Op("=").Qual(runtimePkg, "ABI2")
 	f.Line()
 
 	var embedded, parsed []jen.Code

@@ -43,7 +43,7 @@ func (fakeSource) Prefill(s runtime.PrefillShape) (v runtime.PrefillVariants, er
 	}
 	make := func(kernel string, names []string) runtime.Variant {
 		m := &manifest.Manifest{
-			Schema: manifest.Schema, Kernel: kernel, Threads: 128, Cluster: 1,
+			Schema: manifest.Schema, Kernel: kernel, PTXVersion: "8.0", Target: "sm_90a", Threads: 128, Cluster: 1,
 			Spec: runtime.PrefillModel{Heads: s.Heads, Nope: s.Nope, Rope: s.Rope, Value: s.Value, BlockM: 128, BlockN: 96, DType: s.DType},
 		}
 		for i, name := range names {

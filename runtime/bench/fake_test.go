@@ -224,7 +224,7 @@ var (
 
 func fakeVariant(kernel string, names []string, blockH int) runtime.Variant {
 	m := &manifest.Manifest{
-		Schema: manifest.Schema, Kernel: kernel, Threads: 128, Cluster: 1,
+		Schema: manifest.Schema, Kernel: kernel, PTXVersion: "8.0", Target: "sm_90a", Threads: 128, Cluster: 1,
 		Spec: runtime.DecodeModel{Heads: fakeHeads, SQ: fakeSQ, Latent: latent, Rope: rope, Page: pageTokens, BlockH: blockH, BlockN: 64, DType: runtime.BF16},
 	}
 	for i, name := range names {
