@@ -35,7 +35,7 @@ type absorb struct {
 }
 
 // loadAbsorb loads the variants of one kernel, which differ in their tiles.
-func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, scalars []string) (a *absorb, err error) {
+func loadAbsorb(l *loader, name, kernel string, variants []Variant, pointers, scalars []string) (a *absorb, err error) {
 	if len(variants) == 0 {
 		return nil, fmt.Errorf("%s: no variant was given", name)
 	}
@@ -46,7 +46,7 @@ func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, s
 		}
 	}()
 	for _, v := range variants {
-		k, err := loadProduct(drv, v, kernel)
+		k, err := loadProduct(l, v, kernel)
 		if k != nil {
 			a.kernels = append(a.kernels, k)
 		}
@@ -65,7 +65,7 @@ func loadAbsorb(drv Driver, name, kernel string, variants []Variant, pointers, s
 		}
 	}
 	slices.SortStableFunc(a.kernels, func(x, y *productKernel) int { return cmp.Compare(x.model.BlockM, y.model.BlockM) })
-	a.places, a.sms = newPlaces(drv, absorbArguments), int64(max(1, drv.Attributes().SMs))
+	a.places, a.sms = newPlaces(l.driver, absorbArguments), int64(max(1, l.driver.Attributes().SMs))
 	return a, nil
 }
 
@@ -156,7 +156,11 @@ type AbsorbQuery struct{ absorb }
 
 // LoadAbsorbQuery loads variants that differ in their tiles.
 func LoadAbsorbQuery(drv Driver, variants ...Variant) (*AbsorbQuery, error) {
-	a, err := loadAbsorb(drv, "absorbed query", "absorb_q", variants,
+	return loadAhead(drv, nil, variants, func(l *loader) (*AbsorbQuery, error) { return loadAbsorbQuery(l, variants) })
+}
+
+func loadAbsorbQuery(l *loader, variants []Variant) (*AbsorbQuery, error) {
+	a, err := loadAbsorb(l, "absorbed query", "absorb_q", variants,
 		[]string{"q_rope", "rope_out"}, []string{"copy_rope", "q_rope_token", "q_rope_head", "rope_out_token", "rope_out_head"})
 	if err != nil {
 		return nil, err
@@ -324,7 +328,11 @@ type AbsorbOutput struct{ absorb }
 
 // LoadAbsorbOutput loads variants that differ in their tiles.
 func LoadAbsorbOutput(drv Driver, variants ...Variant) (*AbsorbOutput, error) {
-	a, err := loadAbsorb(drv, "absorbed output", "absorb_o", variants, nil, nil)
+	return loadAhead(drv, nil, variants, func(l *loader) (*AbsorbOutput, error) { return loadAbsorbOutput(l, variants) })
+}
+
+func loadAbsorbOutput(l *loader, variants []Variant) (*AbsorbOutput, error) {
+	a, err := loadAbsorb(l, "absorbed output", "absorb_o", variants, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -47,12 +47,12 @@ const (
 
 // LoadAppendKV loads an append_kv kernel and makes sure that it fits this
 // runtime and the device.
-func LoadAppendKV(drv Driver, v Variant) (_ *AppendKV, err error) {
+func LoadAppendKV(drv Driver, v Variant, o ...LoadOption) (_ *AppendKV, err error) {
 	if v.Manifest != nil && v.Manifest.Kernel != "append_kv" {
 		return nil, fmt.Errorf("%s is kernel %q, must be %q", v.label(), v.Manifest.Kernel, "append_kv")
 	}
 	a := &AppendKV{}
-	if a.kernel, err = Load(drv, v); err != nil {
+	if a.kernel, err = Load(drv, v, o...); err != nil {
 		return nil, err
 	}
 	defer func() {

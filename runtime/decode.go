@@ -41,7 +41,15 @@ type Decode struct {
 
 // LoadDecode loads the three kernels and makes sure that they fit each other,
 // this runtime and the device.
-func LoadDecode(drv Driver, v DecodeVariants) (_ *Decode, err error) {
+func LoadDecode(drv Driver, v DecodeVariants, o ...LoadOption) (*Decode, error) {
+	return loadAhead(drv, o, v.all(), func(l *loader) (*Decode, error) { return loadDecode(l, v) })
+}
+
+// all lists the variants.
+func (v *DecodeVariants) all() []Variant { return []Variant{v.Decode, v.Schedule, v.Combine} }
+
+func loadDecode(l *loader, v DecodeVariants) (_ *Decode, err error) {
+	drv := l.driver
 	d := &Decode{driver: drv}
 	d.locator, _ = drv.(Locator)
 	defer func() {
@@ -59,7 +67,7 @@ func LoadDecode(drv Driver, v DecodeVariants) (_ *Decode, err error) {
 		if m := load.variant.Manifest; m != nil && m.Kernel != load.kernel {
 			return nil, fmt.Errorf("%s is kernel %q, must be %q", load.variant.label(), m.Kernel, load.kernel)
 		}
-		k, err := Load(drv, load.variant)
+		k, err := l.load(load.variant)
 		if err != nil {
 			return nil, err
 		}

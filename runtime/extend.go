@@ -57,14 +57,22 @@ type Extend struct {
 
 // LoadExtend loads the kernels and makes sure that they fit each other, this
 // runtime and the device.
-func LoadExtend(drv Driver, v ExtendVariants) (_ *Extend, err error) {
+func LoadExtend(drv Driver, v ExtendVariants, o ...LoadOption) (*Extend, error) {
+	return loadAhead(drv, o, v.all(), func(l *loader) (*Extend, error) { return loadExtend(l, v) })
+}
+
+// all lists the variants.
+func (v *ExtendVariants) all() []Variant { return []Variant{v.UpProject, v.Attend, v.Schedule} }
+
+func loadExtend(l *loader, v ExtendVariants) (_ *Extend, err error) {
+	drv := l.driver
 	e := &Extend{attend: Prefill{driver: drv}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	if e.up, err = LoadUpProject(drv, v.UpProject); err != nil {
+	if e.up, err = loadUpProject(l, v.UpProject); err != nil {
 		return nil, err
 	}
 	for _, load := range []struct {
@@ -75,7 +83,7 @@ func LoadExtend(drv Driver, v ExtendVariants) (_ *Extend, err error) {
 		if m := load.variant.Manifest; m != nil && m.Kernel != load.kernel {
 			return nil, fmt.Errorf("%s is kernel %q, must be %q", load.variant.label(), m.Kernel, load.kernel)
 		}
-		if *load.to, err = Load(drv, load.variant); err != nil {
+		if *load.to, err = l.load(load.variant); err != nil {
 			return nil, err
 		}
 	}

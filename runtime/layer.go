@@ -132,24 +132,38 @@ type Layer struct {
 
 // LoadLayer loads the kernels and makes sure that they fit each other, this
 // runtime and the device.
-func LoadLayer(drv Driver, v LayerVariants) (_ *Layer, err error) {
+func LoadLayer(drv Driver, v LayerVariants, o ...LoadOption) (*Layer, error) {
+	return loadAhead(drv, o, v.all(), func(from *loader) (*Layer, error) { return loadLayer(from, v) })
+}
+
+// all lists the variants.
+func (v *LayerVariants) all() []Variant {
+	all := slices.Concat(v.Extend.all(), v.AbsorbQuery, v.AbsorbOutput, []Variant{v.Groups, v.Rows})
+	for _, d := range v.Decode {
+		all = append(all, d.all()...)
+	}
+	return all
+}
+
+func loadLayer(from *loader, v LayerVariants) (_ *Layer, err error) {
+	drv := from.driver
 	l := &Layer{driver: drv}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	if l.extend, err = LoadExtend(drv, v.Extend); err != nil {
+	if l.extend, err = loadExtend(from, v.Extend); err != nil {
 		return nil, err
 	}
-	if l.query, err = LoadAbsorbQuery(drv, v.AbsorbQuery...); err != nil {
+	if l.query, err = loadAbsorbQuery(from, v.AbsorbQuery); err != nil {
 		return nil, err
 	}
-	if l.output, err = LoadAbsorbOutput(drv, v.AbsorbOutput...); err != nil {
+	if l.output, err = loadAbsorbOutput(from, v.AbsorbOutput); err != nil {
 		return nil, err
 	}
 	for _, variants := range v.Decode {
-		d, err := LoadDecode(drv, variants)
+		d, err := loadDecode(from, variants)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +178,7 @@ func LoadLayer(drv Driver, v LayerVariants) (_ *Layer, err error) {
 		if m := load.variant.Manifest; m != nil && m.Kernel != load.kernel {
 			return nil, fmt.Errorf("%s is kernel %q, must be %q", load.variant.label(), m.Kernel, load.kernel)
 		}
-		if *load.to, err = Load(drv, load.variant); err != nil {
+		if *load.to, err = from.load(load.variant); err != nil {
 			return nil, err
 		}
 	}

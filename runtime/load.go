@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/manifest"
@@ -23,8 +21,9 @@ type Variant struct {
 type Kernel struct {
 	Variant
 	Attributes     FunctionAttributes
-	Warnings       []Warning // what the compiler complained about
-	CompileSeconds float64   // spent by the driver; next to nothing on a hit in its cache
+	Warnings       []Warning // what the compiler complained about, when it compiled; and what else asks for attention
+	CompileSeconds float64   // spent by the driver; 0 where the image was there already
+	Cached         bool      // the image is from the cache
 
 	driver   Driver
 	module   Module
@@ -32,36 +31,17 @@ type Kernel struct {
 	offsets  []int
 }
 
-// WarningKind classifies what a compiler says.
-type WarningKind string
-
-// Kinds of warnings.
-const (
-	Serialised WarningKind = "serialised" // wgmma waits for each other (C7510 and its kin): right but slow
-	Spill      WarningKind = "spill"      // registers go to local memory
-	Other      WarningKind = "other"
-)
-
-// Warning is a line of the compiler's log that asks for attention.
-type Warning struct {
-	Kind WarningKind
-	Text string
-}
-
 // Load compiles a variant and holds it against its manifest and the device.
 // It is an error when the device or its driver cannot run the kernel, when the
 // text is not the one that the manifest describes, when the compiler refuses
 // it, gives it local memory (a spill or a stack frame) or finds other
 // parameters in it. Lesser complaints of the compiler are in Kernel.Warnings.
-func Load(drv Driver, v Variant) (*Kernel, error) {
-	if drv == nil {
-		return nil, fmt.Errorf("load %s: driver was nil, must be a device", v.label())
-	}
-	k, err := load(drv, v)
-	if err != nil {
-		return nil, fmt.Errorf("load %s on %s: %w", v.label(), drv.Name(), err)
-	}
-	return k, nil
+//
+// A driver that is a Compiler compiles a text once for all processes: images are
+// kept in the cache (cache.Default), and one from there is held against the
+// manifest like a new one. A cache that cannot be used is a warning.
+func Load(drv Driver, v Variant, o ...LoadOption) (*Kernel, error) {
+	return loadAhead(drv, o, []Variant{v}, func(l *loader) (*Kernel, error) { return l.load(v) })
 }
 
 func (v *Variant) label() string {
@@ -74,28 +54,16 @@ func (v *Variant) label() string {
 	return "a kernel without name"
 }
 
-func load(drv Driver, v Variant) (*Kernel, error) {
+// checkFor finds what can be found before compiling: a variant that is not
+// whole, and a device that cannot run it.
+func (v *Variant) checkFor(a Attributes) error {
 	if err := v.check(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := v.checkText(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := checkDevice(drv.Attributes(), v.Manifest); err != nil {
-		return nil, err
-	}
-	m, err := drv.Load(v.PTX)
-	if err != nil {
-		return nil, err
-	}
-	k := &Kernel{Variant: v, driver: drv, module: m, CompileSeconds: m.CompileSeconds(), Warnings: readLog(m.Log())}
-	if err := k.inspect(); err != nil {
-		return nil, errors.Join(err, m.Unload())
-	}
-	for _, p := range v.Manifest.Params {
-		k.offsets = append(k.offsets, p.Offset)
-	}
-	return k, nil
+	return checkDevice(a, v.Manifest)
 }
 
 // check finds a variant that is not whole.
@@ -138,6 +106,15 @@ func checkDevice(a Attributes, m *manifest.Manifest) error {
 }
 
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// inspected holds what the compiler made against the manifest, and unloads what
+// does not stand.
+func (k *Kernel) inspected() (*Kernel, error) {
+	if err := k.inspect(); err != nil {
+		return nil, errors.Join(err, k.module.Unload())
+	}
+	return k, nil
+}
 
 // inspect holds what the compiler made against the manifest.
 func (k *Kernel) inspect() (err error) {
@@ -211,45 +188,6 @@ func (v *Variant) checkText() error {
 		}
 	}
 	return nil
-}
-
-// quote returns the warnings of a kind, for an error message.
-func (k *Kernel) quote(kind WarningKind) string {
-	var b strings.Builder
-	for _, w := range k.Warnings {
-		if w.Kind == kind {
-			b.WriteString("\n  " + w.Text)
-		}
-	}
-	return b.String()
-}
-
-var (
-	spillLine  = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads`)
-	serialLine = regexp.MustCompile(`(?i)\(C75\d\d\)|wgmma.*serializ|Potential Performance Loss`)
-	otherLine  = regexp.MustCompile(`(?i)\bwarning\b`)
-)
-
-// readLog picks the lines of a compiler's log that ask for attention.
-func readLog(log string) []Warning {
-	var warnings []Warning
-	for line := range strings.Lines(log) {
-		line = strings.TrimSpace(line)
-		kind := WarningKind("")
-		if m := spillLine.FindStringSubmatch(line); m != nil {
-			if m[1] != "0" || m[2] != "0" || m[3] != "0" {
-				kind = Spill
-			}
-		} else if serialLine.MatchString(line) {
-			kind = Serialised
-		} else if otherLine.MatchString(line) {
-			kind = Other
-		}
-		if kind != "" {
-			warnings = append(warnings, Warning{kind, line})
-		}
-	}
-	return warnings
 }
 
 // Limits of a grid's dimensions.

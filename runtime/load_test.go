@@ -18,9 +18,9 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Warning{
-		{Serialised, "info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a function call"},
-		{Other, "warning : unused thing"},
-		{Spill, "16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"},
+		{"k", Serialised, "info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a function call"},
+		{"k", Other, "warning : unused thing"},
+		{"k", Spill, "16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"},
 	}
 	if diff := cmp.Diff(want, k.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

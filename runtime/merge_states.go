@@ -36,12 +36,12 @@ const stateFields = 6
 
 // LoadMergeStates loads a merge_states kernel and makes sure that it fits this
 // runtime and the device.
-func LoadMergeStates(drv Driver, v Variant) (_ *MergeStates, err error) {
+func LoadMergeStates(drv Driver, v Variant, o ...LoadOption) (_ *MergeStates, err error) {
 	if v.Manifest != nil && v.Manifest.Kernel != "merge_states" {
 		return nil, fmt.Errorf("%s is kernel %q, must be %q", v.label(), v.Manifest.Kernel, "merge_states")
 	}
 	m := &MergeStates{}
-	if m.kernel, err = Load(drv, v); err != nil {
+	if m.kernel, err = Load(drv, v, o...); err != nil {
 		return nil, err
 	}
 	defer func() {

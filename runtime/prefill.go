@@ -68,7 +68,12 @@ type Prefill struct {
 
 // LoadPrefill loads the kernels and makes sure that they fit each other, this
 // runtime and the device.
-func LoadPrefill(drv Driver, v PrefillVariants) (_ *Prefill, err error) {
+func LoadPrefill(drv Driver, v PrefillVariants, o ...LoadOption) (*Prefill, error) {
+	return loadAhead(drv, o, []Variant{v.Attend, v.Schedule}, func(l *loader) (*Prefill, error) { return loadPrefill(l, v) })
+}
+
+func loadPrefill(l *loader, v PrefillVariants) (_ *Prefill, err error) {
+	drv := l.driver
 	p := &Prefill{driver: drv}
 	defer func() {
 		if err != nil {
@@ -83,7 +88,7 @@ func LoadPrefill(drv Driver, v PrefillVariants) (_ *Prefill, err error) {
 		if m := load.variant.Manifest; m != nil && m.Kernel != load.kernel {
 			return nil, fmt.Errorf("%s is kernel %q, must be %q", load.variant.label(), m.Kernel, load.kernel)
 		}
-		if *load.to, err = Load(drv, load.variant); err != nil {
+		if *load.to, err = l.load(load.variant); err != nil {
 			return nil, err
 		}
 	}

@@ -47,11 +47,11 @@ type productMap struct {
 }
 
 // loadProduct loads a variant of the kernel called name.
-func loadProduct(drv Driver, v Variant, name string) (*productKernel, error) {
+func loadProduct(l *loader, v Variant, name string) (*productKernel, error) {
 	if m := v.Manifest; m != nil && m.Kernel != name {
 		return nil, fmt.Errorf("%s is kernel %q, must be %q", v.label(), m.Kernel, name)
 	}
-	k, err := Load(drv, v)
+	k, err := l.load(v)
 	if err != nil {
 		return nil, err
 	}

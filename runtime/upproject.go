@@ -35,8 +35,12 @@ type UpProject struct {
 
 // LoadUpProject loads the kernel and makes sure that it fits this runtime and
 // the device.
-func LoadUpProject(drv Driver, v Variant) (_ *UpProject, err error) {
-	k, err := loadProduct(drv, v, "up_project")
+func LoadUpProject(drv Driver, v Variant, o ...LoadOption) (*UpProject, error) {
+	return loadAhead(drv, o, []Variant{v}, func(l *loader) (*UpProject, error) { return loadUpProject(l, v) })
+}
+
+func loadUpProject(l *loader, v Variant) (_ *UpProject, err error) {
+	k, err := loadProduct(l, v, "up_project")
 	if err == nil {
 		err = k.accepts(
 			[]string{"cu_seqlens", "first_token", "block_table", "rope", "k_rope", "out"},
@@ -52,7 +56,7 @@ func LoadUpProject(drv Driver, v Variant) (_ *UpProject, err error) {
 		}
 		return nil, err
 	}
-	return &UpProject{places: newPlaces(drv, upArguments), kernel: k, sms: int64(max(1, drv.Attributes().SMs))}, nil
+	return &UpProject{places: newPlaces(l.driver, upArguments), kernel: k, sms: int64(max(1, l.driver.Attributes().SMs))}, nil
 }
 
 // Model returns what the kernel was generated for.

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"unsafe"
@@ -144,6 +145,18 @@ func (d *Driver) Alloc(name string, size int64) (runtime.Ptr, error) {
 	}
 	d.allocated[runtime.Ptr(p)] = allocation{name, size}
 	return runtime.Ptr(p), nil
+}
+
+// short adds to an error how much memory is left, if that is what it is about.
+func (d *Driver) short(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Code == outOfMemory {
+		return fmt.Errorf("%w%s", err, d.free())
+	}
+	return err
 }
 
 // free says how much memory is left, for error messages.

@@ -7,6 +7,9 @@ import (
 	"reflect"
 )
 
+// outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
+const outOfMemory = 2
+
 // Error is a failed call of the CUDA driver.
 type Error struct {
 	Call string // "cuMemAlloc"

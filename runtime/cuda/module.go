@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"fmt"
-	"strings"
 
 	"gorgonia.org/cu"
 
@@ -26,12 +25,9 @@ func (d *Driver) Load(ptx []byte) (runtime.Module, error) {
 		return nil, err
 	}
 	l, err := shimLoad(d.context, ptx)
-	log := strings.TrimSpace(strings.TrimSpace(l.info) + "\n" + strings.TrimSpace(l.errors))
+	log := joinLogs(l.info, l.errors)
 	if err != nil {
-		if log != "" {
-			return nil, fmt.Errorf("compile PTX: %w\n%s", err, log)
-		}
-		return nil, fmt.Errorf("compile PTX: %w", err)
+		return nil, d.compileError(err, log)
 	}
 	return &module{driver: d, module: l.module, log: log, seconds: l.seconds}, nil
 }

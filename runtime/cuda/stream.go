@@ -25,7 +25,7 @@ func (d *Driver) NewStream() (runtime.Stream, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, d.short(err)
 	}
 	return s, nil
 }
@@ -38,7 +38,7 @@ func (s *stream) Launch(l runtime.Launch) error {
 	if err := s.driver.usable("launch"); err != nil {
 		return err
 	}
-	return shimLaunch(s.driver.context, s.stream, f.function, &l)
+	return s.driver.short(shimLaunch(s.driver.context, s.stream, f.function, &l))
 }
 
 // FillAsync works in 32-bit units where it can, which is faster.
@@ -90,7 +90,7 @@ func (s *stream) EndCapture() (runtime.Graph, error) {
 	}
 	exec, err := shimEndCapture(s.driver.context, s.stream)
 	if err != nil {
-		return nil, err
+		return nil, s.driver.short(err)
 	}
 	return &graph{s.driver, exec}, nil
 }
@@ -103,7 +103,7 @@ func (s *stream) Replay(g runtime.Graph) error {
 	if err := s.driver.usable("replay"); err != nil {
 		return err
 	}
-	return shimReplay(s.driver.context, s.stream, captured.exec)
+	return s.driver.short(shimReplay(s.driver.context, s.stream, captured.exec))
 }
 
 func (s *stream) Destroy() error {
@@ -140,7 +140,7 @@ func (d *Driver) NewEvent() (runtime.Event, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, d.short(err)
 	}
 	return e, nil
 }

@@ -4,14 +4,13 @@
 package emu
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	goruntime "runtime"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/emu"
 	"github.com/mlagen/mlagen/ptx/emu/tma"
 	"github.com/mlagen/mlagen/runtime"
@@ -35,14 +34,16 @@ type Driver struct {
 	opts Options
 	m    *emu.Machine
 
-	mu      sync.Mutex
-	reports []*emu.Report
-	total   emu.Stats
+	mu       sync.Mutex
+	reports  []*emu.Report
+	total    emu.Stats
+	programs map[[sha256.Size]byte]*emu.Program // compiled and not yet loaded, by the text
 }
 
 var (
 	_ runtime.Driver       = (*Driver)(nil)
 	_ runtime.Locator      = (*Driver)(nil)
+	_ runtime.Compiler     = (*Driver)(nil)
 	_ runtime.Copier       = (*stream)(nil)
 	_ runtime.ParamLocator = (*function)(nil)
 )
@@ -53,7 +54,7 @@ func Open(opts Options) (*Driver, error) {
 	if opts.SMs <= 0 {
 		opts.SMs = 8
 	}
-	d := &Driver{opts: opts}
+	d := &Driver{opts: opts, programs: map[[sha256.Size]byte]*emu.Program{}}
 	d.m = emu.New(emu.Config{SMs: opts.SMs, Seed: opts.Seed, NoHazards: opts.NoHazards, Workers: goruntime.GOMAXPROCS(0)})
 	return d, nil
 }
@@ -129,20 +130,6 @@ func (d *Driver) Locate(p runtime.Ptr) (runtime.Location, error) {
 		return runtime.Location{Where: "not device memory"}, nil
 	}
 	return runtime.Location{Local: true, Base: runtime.Ptr(base), Size: int64(size)}, nil
-}
-
-// Load parses and decodes PTX text.
-func (d *Driver) Load(text []byte) (runtime.Module, error) {
-	start := time.Now()
-	mod, err := ptx.Parse("kernel.ptx", text)
-	if err != nil {
-		return nil, err
-	}
-	p, err := emu.Compile(mod)
-	if err != nil {
-		return nil, err
-	}
-	return &module{p, time.Since(start).Seconds()}, nil
 }
 
 // EncodeTensorMap makes the 128 bytes that a kernel takes by value, in the

@@ -1,11 +1,65 @@
 package emu
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"time"
 
+	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/emu"
 	"github.com/mlagen/mlagen/runtime"
 )
+
+// Load parses and decodes PTX text.
+func (d *Driver) Load(text []byte) (runtime.Module, error) {
+	start := time.Now()
+	p, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &module{p, time.Since(start).Seconds()}, nil
+}
+
+// Toolchain names this emulator. Its images are the texts themselves, which no
+// file would make cheaper.
+func (d *Driver) Toolchain() runtime.Toolchain {
+	return runtime.Toolchain{Card: d.Name(), Driver: "1", Options: "none"}
+}
+
+// Compile parses and decodes PTX text, and keeps what came of it until the image
+// is loaded.
+func (d *Driver) Compile(text []byte) (runtime.Image, error) {
+	start := time.Now()
+	p, err := compile(text)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.programs[sha256.Sum256(text)] = p
+	return runtime.Image{Code: text, Seconds: time.Since(start).Seconds()}, nil
+}
+
+// LoadImage loads a text that was compiled, in this process or another.
+func (d *Driver) LoadImage(text []byte) (runtime.Module, error) {
+	key := sha256.Sum256(text)
+	d.mu.Lock()
+	p := d.programs[key]
+	delete(d.programs, key) // it lives as long as its module
+	d.mu.Unlock()
+	if p == nil {
+		return d.Load(text)
+	}
+	return &module{program: p}, nil
+}
+
+func compile(text []byte) (*emu.Program, error) {
+	m, err := ptx.Parse("kernel.ptx", text)
+	if err != nil {
+		return nil, err
+	}
+	return emu.Compile(m)
+}
 
 // module is decoded PTX.
 type module struct {
