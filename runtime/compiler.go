@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"math"
 
 	"github.com/mlagen/mlagen/runtime/cache"
 )
@@ -59,12 +58,12 @@ func imageKey(t Toolchain, text [sha256.Size]byte) cache.Key {
 }
 
 // imageHeader is the length of what pack puts before log and code.
-const imageHeader = 12
+const imageHeader = 4
 
-// pack writes an image as a blob: the seconds, the log's length, log and code.
+// pack writes an image as a blob: the log's length, log and code. How long it
+// took to make is nobody's who has it.
 func (m *Image) pack() []byte {
 	blob := make([]byte, 0, imageHeader+len(m.Log)+len(m.Code))
-	blob = binary.LittleEndian.AppendUint64(blob, math.Float64bits(m.Seconds))
 	blob = binary.LittleEndian.AppendUint32(blob, uint32(len(m.Log)))
 	blob = append(blob, m.Log...)
 	return append(blob, m.Code...)
@@ -75,10 +74,9 @@ func unpackImage(blob []byte) (Image, error) {
 	if len(blob) <= imageHeader {
 		return Image{}, errors.New("too short for an image")
 	}
-	seconds := math.Float64frombits(binary.LittleEndian.Uint64(blob))
-	log, rest := uint64(binary.LittleEndian.Uint32(blob[8:])), blob[imageHeader:]
+	log, rest := uint64(binary.LittleEndian.Uint32(blob)), blob[imageHeader:]
 	if log >= uint64(len(rest)) {
 		return Image{}, errors.New("an image without code")
 	}
-	return Image{Log: string(rest[:log]), Code: rest[log:], Seconds: seconds}, nil
+	return Image{Log: string(rest[:log]), Code: rest[log:]}, nil
 }
