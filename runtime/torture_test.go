@@ -82,7 +82,7 @@ func TestTortureWorker(t *testing.T) {
 		}
 		// A limit below the size of all images, so that entries are evicted too.
 		store := cache.New(filepath.Join(dir, "cache"), 300_000)
-		v := variants(fmt.Sprintf("kernel %d", r.IntN(10)))
+		v := variants(fmt.Sprintf("kernel_%d", r.IntN(10)))
 		d.text = textSum(v[0])
 		k, err := LoadAll(d, v, WithCache(store))
 		if err = errors.Join(err, d.bad); err != nil {
@@ -130,8 +130,10 @@ func TestTorture(t *testing.T) {
 				switch err := c.Wait(); {
 				case ctx.Err() != nil:
 					t.Errorf("worker %d hangs", worker)
+					return
 				case err != nil && !killed:
 					t.Errorf("worker %d: %v\n%s", worker, err, &out)
+					return
 				case err == nil:
 					ends.Add(1)
 					_, words, _ := strings.Cut(out.String(), tortureHits)
@@ -160,7 +162,7 @@ func TestTorture(t *testing.T) {
 	// After all that, every kernel is compiled at most once more.
 	d := &tortureDriver{fakeDriver: newFake()}
 	for i := range 10 {
-		v := variants(fmt.Sprintf("kernel %d", i))
+		v := variants(fmt.Sprintf("kernel_%d", i))
 		d.text = textSum(v[0])
 		loadAll(t, d, v, WithCache(store))
 		if k := loadAll(t, d, v, WithCache(store)); d.bad != nil || !k[0].Cached || k[0].Warnings != nil {
