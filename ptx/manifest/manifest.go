@@ -54,7 +54,7 @@ func Parse(text []byte) (*Manifest, error) {
 		Schema *int `json:"schema"`
 	}
 	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, malformed(err)
 	}
 	if version.Schema == nil || *version.Schema != Schema {
 		was := "is missing"
@@ -67,7 +67,7 @@ func Parse(text []byte) (*Manifest, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, malformed(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("manifest: there is more text after it")
@@ -79,6 +79,15 @@ func Parse(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	return &m, nil
+}
+
+// malformed is an error of package json, which quotes field names whole.
+func malformed(err error) error {
+	text := err.Error()
+	if len(text) > 2*maxNameBytes {
+		text = text[:2*maxNameBytes] + "…"
+	}
+	return errors.New("manifest: " + text)
 }
 
 // Role is a group of warps with one job.

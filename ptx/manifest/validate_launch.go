@@ -133,6 +133,9 @@ func (c *launchChecker) argument(at string, a *Argument) error {
 	if len(a.Doc) > maxTextBytes {
 		return refuse(at+"doc", a.Doc, "at most %d bytes", maxTextBytes)
 	}
+	if !slices.Contains([]ArgumentKind{TensorArgument, BufferArgument, IntegerArgument, RealArgument}, a.Kind) {
+		return refuse(at+"kind", string(a.Kind), "tensor, buffer, integer or real")
+	}
 	if (a.Kind == TensorArgument) != (len(a.Shape) > 0) {
 		return &FieldError{at + "shape", fmt.Sprintf("has %d dimensions", len(a.Shape)), "given for tensors and for nothing else"}
 	}
@@ -152,9 +155,6 @@ func (c *launchChecker) argument(at string, a *Argument) error {
 			return err
 		}
 		c.known[a.Name] = true
-	case RealArgument:
-	default:
-		return refuse(at+"kind", string(a.Kind), "tensor, buffer, integer or real")
 	}
 	c.arguments[a.Name] = a
 	return nil
