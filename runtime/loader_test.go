@@ -117,6 +117,11 @@ func TestTextsAreCompiledSideBySide(t *testing.T) {
 	if _, err := LoadDecode(d, decodeVariants(16, 1, 16), WithCache(nil), WithParallel(3)); err != nil {
 		t.Fatal(err)
 	}
+	d.waits = together(t, 3) // of several operations, whose texts are alike here
+	decodes, err := LoadDecodes(d, []DecodeVariants{decodeVariants(16, 1, 16), decodeVariants(16, 1, 32), decodeVariants(16, 1, 64)}, WithCache(nil), WithParallel(3))
+	if err != nil || len(decodes) != 3 || decodes[1].Model().BlockH != 32 {
+		t.Fatalf("%d decodes, %v", len(decodes), err)
+	}
 	d.waits, d.most = func(string) { time.Sleep(time.Millisecond) }, 0
 	loadAll(t, d, variants("a", "b", "c", "d", "e"), WithCache(nil), WithParallel(2))
 	if d.most > 2 {
