@@ -144,6 +144,28 @@ func TestDriverErrorsFail(t *testing.T) {
 	}
 }
 
+// TestNoMemory: whichever allocation fails, its error comes through and the
+// others are freed.
+func TestNoMemory(t *testing.T) {
+	for n := 1; ; n++ {
+		d := newHostDriver()
+		d.room = n
+		_, err := fake(d, nil).runDecode(testCase(t, `,"graph":{"capture_kv_len":[1,2,3]}`))
+		if d.freed != len(d.blocks) {
+			t.Errorf("allocation %d fails: %d of %d buffers freed", n, d.freed, len(d.blocks))
+		}
+		if d.room > 0 {
+			if err != nil || n < 8 {
+				t.Errorf("%d allocations, %v", n-1, err)
+			}
+			return
+		}
+		if err == nil || !strings.Contains(err.Error(), "bytes (1 of 2 bytes free)") {
+			t.Errorf("allocation %d fails: %v", n, err)
+		}
+	}
+}
+
 func TestFilesGoOnAfterABadFile(t *testing.T) {
 	dir := t.TempDir()
 	bad, good := filepath.Join(dir, "bad.json"), filepath.Join(dir, "good.json")

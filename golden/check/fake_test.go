@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -17,6 +18,7 @@ type hostDriver struct {
 	blocks     []block
 	next       runtime.Ptr
 	freed      int
+	room       int // the allocation that fails, counted from 1; 0 = none
 }
 
 type block struct {
@@ -31,7 +33,10 @@ func newHostDriver() *hostDriver {
 func (d *hostDriver) Name() string                   { return "host" }
 func (d *hostDriver) Attributes() runtime.Attributes { return d.attributes }
 
-func (d *hostDriver) Alloc(_ string, size int64) (runtime.Ptr, error) {
+func (d *hostDriver) Alloc(name string, size int64) (runtime.Ptr, error) {
+	if d.room--; d.room == 0 {
+		return 0, fmt.Errorf("allocate %q, %d bytes (1 of 2 bytes free)", name, size)
+	}
 	at := d.next
 	d.blocks = append(d.blocks, block{at, make([]byte, size)})
 	d.next += runtime.Ptr(size+4096) &^ 255

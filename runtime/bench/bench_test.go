@@ -50,6 +50,34 @@ func TestDecodeIsTimedPerCall(t *testing.T) {
 	}
 }
 
+// TestNoMemory: whichever allocation fails, its error comes through and the
+// others are freed.
+func TestNoMemory(t *testing.T) {
+	for n := 1; ; n++ {
+		d := newHostDriver()
+		d.room = n
+		b, err := New(Config{Driver: d, Source: fakeSource{}, Stream: fakeVariant("stream", streamParams, 8), Reference: fakeReference, Replays: 1})
+		if err == nil {
+			_, err = b.Decode(Shape{Heads: fakeHeads, SQ: fakeSQ, Batch: 1, KV: 1})
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if d.live != 0 {
+			t.Errorf("allocation %d fails: %d buffers left", n, d.live)
+		}
+		if d.room > 0 {
+			if err != nil || n < 8 {
+				t.Errorf("%d allocations, %v", n-1, err)
+			}
+			return
+		}
+		if err == nil || !strings.Contains(err.Error(), "bytes (1 of 2 bytes free)") {
+			t.Errorf("allocation %d fails: %v", n, err)
+		}
+	}
+}
+
 func TestWrongResultsAreNotTimed(t *testing.T) {
 	for name, spoil := range map[string]func(out, lse []byte){
 		"an output that is too large": func(out, _ []byte) {

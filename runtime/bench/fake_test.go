@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type hostDriver struct {
 	blocks     []hostBlock
 	next       runtime.Ptr
 	live       int
+	room       int     // the allocation that fails, counted from 1; 0 = none
 	now        float64 // microseconds
 	launched   []string
 	pending    []byte // parameters of the last decode: only its output can still be seen
@@ -71,7 +73,10 @@ func (m *hostMeter) Read() (runtime.Reading, error) {
 
 func (m *hostMeter) Close() error { m.closed = true; return nil }
 
-func (d *hostDriver) Alloc(_ string, size int64) (runtime.Ptr, error) {
+func (d *hostDriver) Alloc(name string, size int64) (runtime.Ptr, error) {
+	if d.room--; d.room == 0 {
+		return 0, fmt.Errorf("allocate %q, %d bytes (1 of 2 bytes free)", name, size)
+	}
 	at := d.next
 	d.blocks = append(d.blocks, hostBlock{at, make([]byte, size)})
 	d.next += runtime.Ptr(size+511) &^ 255
