@@ -56,10 +56,11 @@ func (d *Driver) Compile(ptx []byte) (runtime.Image, error) {
 		target = targetSM90a
 	}
 	m, err := shimLink(d.context, ptx, target)
-	if err != nil && target != targetOfContext && m.Log == "" {
-		// It had nothing against the text: it may not know the target's name.
-		target = targetOfContext
-		m, err = shimLink(d.context, ptx, target)
+	if err != nil && target != targetOfContext {
+		// It may have nothing against the text, but not know the target's name.
+		if other, e := shimLink(d.context, ptx, targetOfContext); e == nil {
+			m, err = other, nil
+		}
 	}
 	if err != nil {
 		return runtime.Image{}, d.compileError(err, m.Log)
