@@ -12,45 +12,12 @@ import (
 	"github.com/mlagen/mlagen/runtime/plan"
 )
 
-// paper is a device on paper: it loads anything, has no memory and counts
-// launches.
-type paper struct {
-	runtime.Driver
-	runtime.Stream
-	launches []string
-}
-
-func (*paper) Name() string { return "paper" }
-func (*paper) Attributes() runtime.Attributes {
-	return runtime.Attributes{SMs: 132, SharedPerBlock: 232448, ComputeMajor: 9, DriverVersion: 13000, Clusters: true}
-}
-func (*paper) Load(ptx []byte) (runtime.Module, error)                    { return paperModule{}, nil }
-func (*paper) EncodeTensorMap(runtime.TensorMap) (m [128]byte, err error) { return m, nil }
-func (p *paper) Launch(l runtime.Launch) error {
-	p.launches = append(p.launches, l.Function.(paperFunction).name)
-	return nil
-}
-
-type paperModule struct{ runtime.Module }
-
-func (paperModule) Function(name string) (runtime.Function, error) { return paperFunction{name}, nil }
-func (paperModule) Log() string                                    { return "" }
-func (paperModule) CompileSeconds() float64                        { return 0 }
-func (paperModule) Unload() error                                  { return nil }
-
-type paperFunction struct{ name string }
-
-func (paperFunction) Attributes() (runtime.FunctionAttributes, error) {
-	return runtime.FunctionAttributes{Registers: 128}, nil
-}
-func (paperFunction) SetDynamicShared(int) error { return nil }
-
 // paperLayer loads a layer of 16 heads.
 func paperLayer(t *testing.T) (*paper, *runtime.Layer) {
 	t.Helper()
 	v, err := runtime.LayerKernels(source{}, runtime.LayerShape{Heads: 16, Latent: 512, Rope: 64, Nope: 128, Value: 128, Page: 64, DType: runtime.BF16})
 	must(t, err)
-	p := &paper{}
+	p := newPaper()
 	l, err := runtime.LoadLayer(p, v)
 	must(t, err)
 	return p, l

@@ -30,6 +30,7 @@ type absorb struct {
 	name    string
 	places  places
 	kernels []*productKernel // by rows of a tile, ascending
+	model   ProductModel     // the first one's
 	sms     int64
 	views   [4]view // parts of joint queries and results
 }
@@ -65,17 +66,23 @@ func loadAbsorb(l *loader, name, kernel string, variants []Variant, pointers, sc
 		}
 	}
 	slices.SortStableFunc(a.kernels, func(x, y *productKernel) int { return cmp.Compare(x.model.BlockM, y.model.BlockM) })
+	a.model = a.kernels[0].model
 	a.places, a.sms = newPlaces(l.driver, absorbArguments), int64(max(1, l.driver.Attributes().SMs))
 	return a, nil
 }
 
 // Model returns what the kernels were generated for; BlockM and BlockN are the
 // smallest tile's.
-func (a *absorb) Model() ProductModel { return a.kernels[0].model }
+func (a *absorb) Model() ProductModel { return a.model }
 
 // ModelFor returns what the kernel that a call of so many tokens takes was
 // generated for.
-func (a *absorb) ModelFor(tokens int) ProductModel { return a.forTokens(int64(tokens)).model }
+func (a *absorb) ModelFor(tokens int) ProductModel {
+	if a.kernels == nil {
+		return a.model // was closed
+	}
+	return a.forTokens(int64(tokens)).model
+}
 
 // Kernels returns the loaded kernels, for their compile times and warnings.
 func (a *absorb) Kernels() []*Kernel {
@@ -200,9 +207,10 @@ func (a *AbsorbQuery) Run(s Stream, x AbsorbQueryArgs) error {
 
 func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 	if s == nil {
-		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return noStream()
 	}
 	m := &a.kernels[0].model
+	a.places.begin()
 	tokens, err := a.query(x, m)
 	if err != nil {
 		return err
@@ -211,6 +219,9 @@ func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 		return err
 	}
 	if err := a.result(x, m, tokens); err != nil || tokens == 0 {
+		return err
+	}
+	if err := apart(&a.places); err != nil {
 		return err
 	}
 	k := a.forTokens(tokens)
@@ -363,9 +374,10 @@ func (a *AbsorbOutput) Run(s Stream, x AbsorbOutputArgs) error {
 
 func (a *AbsorbOutput) run(s Stream, x *AbsorbOutputArgs) error {
 	if s == nil {
-		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return noStream()
 	}
 	m := &a.kernels[0].model
+	a.places.begin()
 	e := a.rows("latent", -1, "latent", m.Latent, false)
 	if err := a.source(absorbRows, &e, &x.Latent); err != nil {
 		return err
@@ -376,6 +388,9 @@ func (a *AbsorbOutput) run(s Stream, x *AbsorbOutputArgs) error {
 	}
 	e = a.rows("out", tokens, "value", m.Value, true)
 	if err := a.destination(&e, &x.Out); err != nil || tokens == 0 {
+		return err
+	}
+	if err := apart(&a.places); err != nil {
 		return err
 	}
 	k := a.forTokens(tokens)

@@ -29,7 +29,7 @@ type AppendKV struct {
 	shape  AppendShape
 	kernel *Kernel
 	params *Params
-	args   arguments
+	places places
 	blocks int // the most that a launch is worth
 }
 
@@ -68,7 +68,7 @@ func LoadAppendKV(drv Driver, v Variant, o ...LoadOption) (_ *AppendKV, err erro
 			v.label(), s.Latent, s.Rope, s.Page, string(s.DType), s.Rotate)
 	}
 	a.params = a.kernel.NewParams()
-	a.args = newArguments(drv, appendArguments)
+	a.places = newPlaces(drv, appendArguments)
 	a.blocks = 16 * max(1, drv.Attributes().SMs)
 	a.fill(&AppendArgs{KV: Dense(0, a.shape.DType, 1, 1, 1), Latent: Dense(0, a.shape.DType, 1, 1), RopeKey: Dense(0, a.shape.DType, 1, 1),
 		Cos: Dense(0, F32, 1, 1), Sin: Dense(0, F32, 1, 1)}, 1)
@@ -142,8 +142,9 @@ func (a *AppendKV) check(s Stream, args *AppendArgs) error {
 		return noStream()
 	}
 	shape := &a.shape
+	a.places.begin()
 	x := expectation{name: "latent", dtype: shape.DType, rank: 2, align: rowAlign, axes: [4]axis{{"tokens", -1}, {"latent", int64(shape.Latent)}}}
-	if err := a.args.tensor(appendLatent, &x, &args.Latent); err != nil {
+	if err := a.places.tensor(appendLatent, &x, &args.Latent); err != nil {
 		return err
 	}
 	tokens := args.Latent.Shape[0]
@@ -151,18 +152,21 @@ func (a *AppendKV) check(s Stream, args *AppendArgs) error {
 		return argumentError("latent", fmt.Sprintf("at most %d tokens", maxAppend), "shape was %v", args.Latent.Shape)
 	}
 	x = expectation{name: "rope_key", dtype: shape.DType, rank: 2, align: rowAlign, axes: [4]axis{{"tokens", tokens}, {"rope", int64(shape.Rope)}}}
-	if err := a.args.tensor(appendRope, &x, &args.RopeKey); err != nil {
+	if err := a.places.tensor(appendRope, &x, &args.RopeKey); err != nil {
 		return err
 	}
 	x = expectation{
 		name: "kv", dtype: shape.DType, rank: 3, align: rowAlign, output: true,
 		axes: [4]axis{{"pages", -1}, {"page", int64(shape.Page)}, {"latent+rope", int64(shape.Latent + shape.Rope)}},
 	}
-	if err := a.args.tensor(appendCache, &x, &args.KV); err != nil {
+	if err := a.places.tensor(appendCache, &x, &args.KV); err != nil {
 		return err
 	}
+	if args.KV.Shape[0] < 1 && tokens > 0 {
+		return argumentError("kv", "at least 1", "it had 0 pages")
+	}
 	x = expectation{name: "slots", dtype: S64, rank: 1, dense: true, axes: [4]axis{{"tokens", tokens}}}
-	if err := a.args.tensor(appendSlots, &x, &args.Slots); err != nil {
+	if err := a.places.tensor(appendSlots, &x, &args.Slots); err != nil {
 		return err
 	}
 	if shape.Rotate == "" {
@@ -171,26 +175,27 @@ func (a *AppendKV) check(s Stream, args *AppendArgs) error {
 				return argumentError([...]string{"positions", "cos", "sin"}[i], "absent: the kernel was made for keys that are rotated already", "was given")
 			}
 		}
-		return nil
+	} else if err := a.checkRotation(args, tokens); err != nil {
+		return err
 	}
-	return a.checkRotation(args, tokens)
+	return apart(&a.places)
 }
 
 func (a *AppendKV) checkRotation(args *AppendArgs, tokens int64) error {
 	x := expectation{name: "positions", dtype: S32, rank: 1, dense: true, axes: [4]axis{{"tokens", tokens}}}
-	if err := a.args.tensor(appendPositions, &x, &args.Positions); err != nil {
+	if err := a.places.tensor(appendPositions, &x, &args.Positions); err != nil {
 		return err
 	}
 	x = expectation{name: "cos", dtype: F32, rank: 2, align: rowAlign, axes: [4]axis{{"positions", -1}, {"rope/2", int64(a.shape.Rope / 2)}}}
-	if err := a.args.tensor(appendCos, &x, &args.Cos); err != nil {
+	if err := a.places.tensor(appendCos, &x, &args.Cos); err != nil {
 		return err
 	}
 	positions := args.Cos.Shape[0]
-	if positions > math.MaxInt32 {
-		return argumentError("cos", fmt.Sprintf("at most %d positions", math.MaxInt32), "shape was %v", args.Cos.Shape)
+	if positions > math.MaxInt32 || positions < 1 && tokens > 0 {
+		return argumentError("cos", fmt.Sprintf("1 to %d positions", math.MaxInt32), "shape was %v", args.Cos.Shape)
 	}
 	x.name, x.axes[0].size = "sin", positions
-	return a.args.tensor(appendSin, &x, &args.Sin)
+	return a.places.tensor(appendSin, &x, &args.Sin)
 }
 
 // fill sets the parameters.

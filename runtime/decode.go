@@ -26,8 +26,6 @@ type DecodeVariants struct {
 // lengths and tables in the same memory, for the launches depend on batch and
 // splits alone; a request that fell out of the batch has length 0.
 type Decode struct {
-	driver    Driver
-	locator   Locator // nil when the driver cannot say where addresses lie
 	model     DecodeModel
 	parts     int
 	rowBlocks int
@@ -36,7 +34,8 @@ type Decode struct {
 	schedule, attend, merge boundKernel
 	values                  decodeValues
 	tensorMap               cachedMap
-	located                 [argumentCount]addressRange
+	places                  places
+	scheduled               schedules[[2]int] // batch and splits
 }
 
 // LoadDecode loads the three kernels and makes sure that they fit each other,
@@ -50,8 +49,7 @@ func (v *DecodeVariants) all() []Variant { return []Variant{v.Decode, v.Schedule
 
 func loadDecode(l *loader, v DecodeVariants) (_ *Decode, err error) {
 	drv := l.driver
-	d := &Decode{driver: drv}
-	d.locator, _ = drv.(Locator)
+	d := &Decode{places: newPlaces(drv, argumentCount)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -159,7 +157,11 @@ func (d *Decode) Schedule(s Stream, a ScheduleArgs) error {
 	if a.Batch == 0 {
 		return nil
 	}
-	return d.schedule.launch(s, 1, &d.values)
+	if err := d.schedule.launch(s, 1, &d.values); err != nil {
+		return err
+	}
+	d.scheduled.fill(s, a.Buffer.Ptr, [2]int{a.Batch, a.Splits})
+	return nil
 }
 
 // DecodeArgs are the arguments of Run. The query is either Q, or QLatent and

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -36,6 +37,9 @@ func (d *Decode) plan(batch, splits int) (plan, error) {
 		return p, argumentError("splits", "0 for a balanced schedule, or the number of pieces per request", "was %d", splits)
 	}
 	rows := int64(d.model.Rows())
+	if rows < 1 {
+		return p, errors.New(closed)
+	}
 	requests, pieces, parts := int64(batch), int64(max(1, splits)), int64(d.parts)
 	if requests > math.MaxInt32/rows {
 		return p, argumentError("batch", fmt.Sprintf("at most %d: query rows are numbered in 31 bits", math.MaxInt32/rows), "was %d", batch)

@@ -29,16 +29,23 @@ const tensorMapStride = 1 << 40
 // scheduleArgs validates a and turns it into values.
 func (d *Decode) scheduleArgs(s Stream, a *ScheduleArgs) error {
 	if s == nil {
-		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return noStream()
 	}
 	p, err := d.plan(a.Batch, a.Splits)
+	if err == nil && a.Batch == 0 && !a.KVLen.absent() {
+		err = d.kvLen(&a.KVLen, 0)
+	}
 	if err != nil || a.Batch == 0 {
 		return err
 	}
+	d.places.begin()
 	if err := d.kvLen(&a.KVLen, a.Batch); err != nil {
 		return err
 	}
-	if err := d.buffer(argSchedule, "schedule buffer", a.Buffer, p.scheduleBytes); err != nil {
+	if err := d.places.buffer(argSchedule, "schedule buffer", a.Buffer, p.scheduleBytes); err != nil {
+		return err
+	}
+	if err := apart(&d.places); err != nil {
 		return err
 	}
 	d.setBatch(a.Batch, a.Splits)
@@ -60,12 +67,16 @@ func (d *Decode) setSchedule(base Ptr, p *plan) {
 // decodeArgs validates a and turns it into values.
 func (d *Decode) decodeArgs(s Stream, a *DecodeArgs) error {
 	if s == nil {
-		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return noStream()
 	}
 	p, err := d.plan(a.Batch, a.Splits)
+	if err == nil && a.Batch == 0 && !a.Out.absent() { // or its rows would stay unwritten
+		err = d.results(a)
+	}
 	if err != nil || a.Batch == 0 {
 		return err
 	}
+	d.places.begin()
 	if err := d.query(a); err != nil {
 		return err
 	}
@@ -78,13 +89,23 @@ func (d *Decode) decodeArgs(s Stream, a *DecodeArgs) error {
 	if err := d.kvLen(&a.KVLen, a.Batch); err != nil {
 		return err
 	}
-	if err := d.buffer(argSchedule, "schedule", a.Schedule, p.scheduleBytes); err != nil {
+	if err := d.places.buffer(argSchedule, "schedule", a.Schedule, p.scheduleBytes); err != nil {
 		return err
 	}
-	if err := d.buffer(argWorkspace, "workspace", a.Workspace, p.workspaceBytes); err != nil {
+	if err := d.places.buffer(argWorkspace, "workspace", a.Workspace, p.workspaceBytes); err != nil {
 		return err
+	}
+	if made, known := d.scheduled.of(s, a.Schedule.Ptr); known {
+		for i, was := range [2]int{a.Batch, a.Splits} {
+			if was != made[i] {
+				return argumentError([2]string{"batch", "splits"}[i], fmt.Sprintf("%d, with which Schedule filled the schedule", made[i]), "was %d", was)
+			}
+		}
 	}
 	if err := d.results(a); err != nil {
+		return err
+	}
+	if err := apart(&d.places); err != nil {
 		return err
 	}
 	return d.decodeValues(a, &p)
@@ -138,15 +159,15 @@ func (d *Decode) query(a *DecodeArgs) error {
 	if !split {
 		x := d.rows("q", d.model.DType, a.Batch)
 		x.axes[3] = axis{"latent+rope", int64(d.model.Key())}
-		return d.tensor(argQ, &x, &a.Q)
+		return d.places.tensor(argQ, &x, &a.Q)
 	}
 	x := d.rows("q_latent", d.model.DType, a.Batch)
 	x.axes[3] = axis{"latent", int64(d.model.Latent)}
-	if err := d.tensor(argQ, &x, &a.QLatent); err != nil {
+	if err := d.places.tensor(argQ, &x, &a.QLatent); err != nil {
 		return err
 	}
 	x.name, x.axes[3] = "q_rope", axis{"rope", int64(d.model.Rope)}
-	return d.tensor(argQRope, &x, &a.QRope)
+	return d.places.tensor(argQRope, &x, &a.QRope)
 }
 
 func (d *Decode) cache(kv *Tensor) error {
@@ -154,7 +175,7 @@ func (d *Decode) cache(kv *Tensor) error {
 		name: "kv", dtype: d.model.DType, rank: 3, align: rowAlign,
 		axes: [4]axis{{"pages", -1}, {"page", int64(d.model.Page)}, {"latent+rope", int64(d.model.Key())}},
 	}
-	if err := d.tensor(argKV, &x, kv); err != nil {
+	if err := d.places.tensor(argKV, &x, kv); err != nil {
 		return err
 	}
 	if pages := kv.Shape[0]; pages < 1 || pages > math.MaxInt32 {
@@ -171,49 +192,21 @@ func (d *Decode) cache(kv *Tensor) error {
 
 func (d *Decode) table(t *Tensor, batch int) error {
 	x := expectation{name: "block_table", dtype: S32, rank: 2, axes: [4]axis{{"batch", int64(batch)}, {"width", -1}}}
-	return d.tensor(argBlockTable, &x, t)
+	return d.places.tensor(argBlockTable, &x, t)
 }
 
 func (d *Decode) kvLen(t *Tensor, batch int) error {
 	x := expectation{name: "kv_len", dtype: S32, rank: 1, axes: [4]axis{{"batch", int64(batch)}}}
-	return d.tensor(argKVLen, &x, t)
+	return d.places.tensor(argKVLen, &x, t)
 }
 
 func (d *Decode) results(a *DecodeArgs) error {
 	x := d.rows("out", d.model.Out, a.Batch)
 	x.axes[3], x.output = axis{"latent", int64(d.model.Latent)}, true
-	if err := d.tensor(argOut, &x, &a.Out); err != nil {
+	if err := d.places.tensor(argOut, &x, &a.Out); err != nil {
 		return err
 	}
 	x = d.rows("lse", F32, a.Batch)
 	x.rank, x.align, x.dense, x.output = 3, 4, true, true
-	return d.tensor(argLSE, &x, &a.LSE)
-}
-
-// tensor checks a tensor argument and that it lies on the device.
-func (d *Decode) tensor(index int, x *expectation, t *Tensor) error {
-	if err := x.check(t); err != nil || t.empty() {
-		return err
-	}
-	size, _ := t.span()
-	return d.locate(index, x.name, t.Ptr, size)
-}
-
-// buffer checks a buffer argument of at least size bytes.
-func (d *Decode) buffer(index int, name string, b Buffer, size int64) error {
-	if b.Ptr == 0 {
-		return argumentError(name, fmt.Sprintf("%d bytes of device memory", size), "address was null")
-	}
-	if b.Ptr%rowAlign != 0 {
-		return argumentError(name, fmt.Sprintf("aligned to %d bytes", rowAlign), "address was %#x", b.Ptr)
-	}
-	if b.Bytes < size {
-		return argumentError(name, fmt.Sprintf("at least %d", size), "size was %d bytes", b.Bytes)
-	}
-	return d.locate(index, name, b.Ptr, size)
-}
-
-// locate makes sure that the size bytes from p lie in memory of the device.
-func (d *Decode) locate(index int, name string, p Ptr, size int64) error {
-	return locate(d.driver, d.locator, &d.located[index], name, p, size)
+	return d.places.tensor(argLSE, &x, &a.LSE)
 }

@@ -45,11 +45,13 @@ type ExtendSource interface {
 // replayed with other lengths in the same memory: the launches depend on the
 // plan alone.
 type Extend struct {
+	shape          ExtendShape
 	up             *UpProject
 	attend         Prefill // its kernel is extend_attend, and it has no schedule
 	schedule       *Kernel
 	scheduleParams *Params
 	places         places
+	scheduled      schedules[ExtendPlan]
 
 	// Arguments of the up-projection, kept so that a call allocates nothing.
 	cu, first, kvUp, kRope Tensor
@@ -122,13 +124,13 @@ func (e *Extend) fits() (err error) {
 	if u.Heads != m.Heads || u.Nope != m.Nope || u.Rope != m.Rope || u.Value != m.Value || u.DType != m.DType {
 		return fmt.Errorf("up_project was made for %+v, extend_attend for %+v", u, *m)
 	}
+	e.shape = ExtendShape{Heads: m.Heads, Latent: u.Latent, Rope: m.Rope, Nope: m.Nope, Value: m.Value, Page: u.Page, DType: m.DType}
 	return nil
 }
 
 // Shape returns what the kernels were generated for.
 func (e *Extend) Shape() ExtendShape {
-	m, u := &e.attend.model, e.up.Model()
-	return ExtendShape{Heads: m.Heads, Latent: u.Latent, Rope: m.Rope, Nope: m.Nope, Value: m.Value, Page: u.Page, DType: m.DType}
+	return e.shape
 }
 
 // Kernels returns the loaded kernels, for their compile times and warnings.
@@ -185,7 +187,11 @@ func (e *Extend) Schedule(s Stream, a ExtendScheduleArgs) error {
 		return nil
 	}
 	e.fillSchedule(&a, &l)
-	return e.schedule.Launch(s, Dim3{X: int(l.chunks)}, e.scheduleParams, true)
+	if err := e.schedule.Launch(s, Dim3{X: int(l.chunks)}, e.scheduleParams, true); err != nil {
+		return err
+	}
+	e.scheduled.fill(s, a.Buffer.Ptr, a.Plan)
+	return nil
 }
 
 // ExtendArgs are the arguments of Run. The query is either Q, or QNope and
@@ -292,10 +298,11 @@ func (e *Extend) scheduleArgs(s Stream, a *ExtendScheduleArgs) (extendLayout, er
 	if s == nil {
 		return extendLayout{}, noStream()
 	}
-	l, err := e.layout(&a.Plan.ExtendCapacity, int64(a.Plan.Chunk))
+	l, err := e.planned(&a.Plan)
 	if err != nil || a.Plan.QueryTokens == 0 {
 		return l, err
 	}
+	e.places.begin()
 	x := expectation{name: "cu_q", dtype: S32, rank: 1, dense: true, axes: [4]axis{{"sequences+1", int64(a.Plan.Sequences) + 1}}}
 	if err := e.places.tensor(extendCuQ, &x, &a.CuQ); err != nil {
 		return l, err
@@ -304,19 +311,25 @@ func (e *Extend) scheduleArgs(s Stream, a *ExtendScheduleArgs) (extendLayout, er
 	if err := e.places.tensor(extendKVLen, &x, &a.KVLen); err != nil {
 		return l, err
 	}
-	return l, e.places.buffer(extendScheduleBuffer, "schedule buffer", a.Buffer, l.scheduleBytes)
+	if err := e.places.buffer(extendScheduleBuffer, "schedule buffer", a.Buffer, l.scheduleBytes); err != nil {
+		return l, err
+	}
+	return l, apart(&e.places)
 }
 
-// runArgs validates a, but for what the up-projection validates.
+// runArgs validates a.
 func (e *Extend) runArgs(s Stream, a *ExtendArgs) (extendLayout, error) {
 	if s == nil {
 		return extendLayout{}, noStream()
 	}
-	l, err := e.layout(&a.Plan.ExtendCapacity, int64(a.Plan.Chunk))
+	l, err := e.planned(&a.Plan)
 	if err != nil {
 		return l, err
 	}
-	p := &e.attend
+	p, up := &e.attend, &e.up.places
+	e.places.begin()
+	p.places.begin()
+	up.begin()
 	q := PrefillArgs{Q: a.Q, QNope: a.QNope, QRope: a.QRope, Out: a.Out, LSE: a.LSE}
 	tokens, err := p.query(&q)
 	if err != nil {
@@ -335,6 +348,9 @@ func (e *Extend) runArgs(s Stream, a *ExtendArgs) (extendLayout, error) {
 	if err := e.places.buffer(extendScheduleBuffer, "schedule", a.Schedule, l.scheduleBytes); err != nil {
 		return l, err
 	}
+	if made, known := e.scheduled.of(s, a.Schedule.Ptr); known && made != a.Plan {
+		return l, argumentError("plan", "the one with which Schedule filled the schedule", "was another")
+	}
 	if a.Workspace.Ptr%workspaceAlign != 0 {
 		return l, argumentError("workspace", fmt.Sprintf("aligned to %d bytes", workspaceAlign), "address was %#x", a.Workspace.Ptr)
 	}
@@ -342,6 +358,17 @@ func (e *Extend) runArgs(s Stream, a *ExtendArgs) (extendLayout, error) {
 		return l, err
 	}
 	if err := p.results(&q, tokens); err != nil {
+		return l, err
+	}
+	if a.Plan.Sequences > 0 { // what the up-projection takes is looked at before anything is launched
+		if err := e.up.pages(&a.KV); err != nil {
+			return l, err
+		}
+		if err := e.up.weights(&a.Weights); err != nil {
+			return l, err
+		}
+	}
+	if err := apart(&e.places, &p.places, up); err != nil {
 		return l, err
 	}
 	if scale := float64(a.Scale) * math.Log2E; !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {

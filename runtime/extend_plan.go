@@ -118,7 +118,7 @@ func (e *Extend) largestChunk(c *ExtendCapacity, line, workspace int64) int64 {
 	tile := int64(e.attend.model.BlockN)
 	room := func(chunks int64) int64 {
 		l := e.place(c, 0, chunks)
-		return max(0, workspace-l.workspaceBytes) / (l.kRowBytes + l.upRowBytes) / tile * tile
+		return max(0, max(0, workspace)-l.workspaceBytes) / (l.kRowBytes + l.upRowBytes) / tile * tile
 	}
 	if room(1) >= line {
 		return line
@@ -178,6 +178,16 @@ func (e *Extend) layout(c *ExtendCapacity, chunk int64) (l extendLayout, err err
 			"were %d in %d sequences, up to %d blocks", c.QueryTokens, c.Sequences, l.mostBlocks)
 	}
 	return l, nil
+}
+
+// planned returns the layout of a plan, which Plan must have made.
+func (e *Extend) planned(p *ExtendPlan) (extendLayout, error) {
+	l, err := e.layout(&p.ExtendCapacity, int64(p.Chunk))
+	if err == nil && (int64(p.Chunks) != l.chunks || p.ScheduleBytes != l.scheduleBytes || p.WorkspaceBytes != l.workspaceBytes) {
+		err = argumentError("plan", fmt.Sprintf("as Plan returned it: %d, %d and %d", l.chunks, l.scheduleBytes, l.workspaceBytes),
+			"had %d chunks, a schedule of %d bytes and a workspace of %d", p.Chunks, p.ScheduleBytes, p.WorkspaceBytes)
+	}
+	return l, err
 }
 
 // mostQueries returns the most query tokens of a sequence.

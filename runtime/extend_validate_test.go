@@ -21,11 +21,11 @@ func TestExtendMisuse(t *testing.T) {
 		"plan chunk":        {func(r *extendRig, a *ExtendArgs) { a.Plan.Chunk = 0 }, "chunk: was 0, must be a multiple of 128, at most"},
 		"plan chunk whole":  {func(r *extendRig, a *ExtendArgs) { a.Plan.Chunk = 500 }, "chunk: was 500, must be a multiple of 128, at most"},
 		"plan chunk small": {func(r *extendRig, a *ExtendArgs) { a.Plan.Chunk = 128 },
-			"schedule: size was 3840 bytes, must be at least 12800"}, // ten chunks
-		"plan of more keys": {func(r *extendRig, a *ExtendArgs) { a.Plan.KeyTokens = 3000 }, "schedule: size was 3840 bytes, must be at least 8960"},
+			"plan: had 3 chunks, a schedule of 3840 bytes and a workspace of 8716288, must be as Plan returned it: 10, 12800 and"},
+		"plan of more keys": {func(r *extendRig, a *ExtendArgs) { a.Plan.KeyTokens = 3000 }, "plan: had 3 chunks, a schedule of 3840 bytes"},
 		"plan of more states": {func(r *extendRig, a *ExtendArgs) { a.Plan.MostQueries = 0 },
-			"workspace: size was 8716288 bytes, must be at least 10944512"},
-		"plan of other tokens": {func(r *extendRig, a *ExtendArgs) { a.Plan.QueryTokens, a.Plan.MostQueries = 299, 0 },
+			"plan: had 3 chunks, a schedule of 3840 bytes and a workspace of 8716288, must be as Plan returned it: 3, 3840 and 10944512"},
+		"plan of other tokens": {func(r *extendRig, a *ExtendArgs) { a.Plan.QueryTokens, a.Plan.MostQueries = 299, 200 },
 			"q: it had 300 query tokens, must be as planned, 299"},
 
 		"no query": {func(r *extendRig, a *ExtendArgs) { a.Q = Tensor{} },

@@ -113,9 +113,10 @@ func (f *fakeFunction) Param(i int) (offset, size int, exists, known bool) {
 
 // fakeStream keeps the launches with a copy of their parameters.
 type fakeStream struct {
-	launches []Launch
-	forget   bool
-	fail     error
+	launches  []Launch
+	forget    bool
+	capturing bool
+	fail      error
 }
 
 func (s *fakeStream) Launch(l Launch) error {
@@ -132,6 +133,7 @@ func (s *fakeStream) Launch(l Launch) error {
 func (s *fakeStream) FillAsync(Ptr, byte, int64) error { return nil }
 func (s *fakeStream) Record(Event) error               { return nil }
 func (s *fakeStream) Synchronize() error               { return nil }
+func (s *fakeStream) Capturing() bool                  { return s.capturing }
 func (s *fakeStream) BeginCapture() error              { return nil }
 func (s *fakeStream) EndCapture() (Graph, error)       { return nil, nil }
 func (s *fakeStream) Replay(Graph) error               { return nil }

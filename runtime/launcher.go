@@ -119,7 +119,7 @@ func (l *Launcher) Launch(s Stream, a LaunchArguments) error {
 		return errors.New("launch: kernel " + closed)
 	}
 	if s == nil {
-		return argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return noStream()
 	}
 	grid, err := l.prepare(&a)
 	if err != nil {
@@ -134,6 +134,7 @@ func (l *Launcher) Launch(s Stream, a LaunchArguments) error {
 // prepare fills the parameters and returns the grid, none where nothing is to
 // be launched.
 func (l *Launcher) prepare(a *LaunchArguments) (grid Dim3, err error) {
+	l.places.begin()
 	if err := l.integers(a.Integers); err != nil {
 		return grid, err
 	}
@@ -150,6 +151,9 @@ func (l *Launcher) prepare(a *LaunchArguments) (grid Dim3, err error) {
 		}
 	}
 	if err := errors.Join(l.buffers(a.Buffers), l.readReals(a.Reals)); err != nil {
+		return grid, err
+	}
+	if err := apart(&l.places); err != nil {
 		return grid, err
 	}
 	if err := errors.Join(l.describe(), l.fill()); err != nil {

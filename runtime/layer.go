@@ -127,6 +127,7 @@ type Layer struct {
 	runsAtOnce             int
 	decodeBytes            int64 // of decode's workspace
 	places                 places
+	scheduled              schedules[*LayerPlan]
 	views                  [layerViews]view
 }
 

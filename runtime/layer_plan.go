@@ -40,6 +40,12 @@ type LayerPlan struct {
 	expanded []expandedBatch
 }
 
+// same reports whether two plans of a layer are for one batch, computed in one way.
+func (p *LayerPlan) same(o *LayerPlan) bool {
+	return p == o || p.ScheduleBytes == o.ScheduleBytes && p.WorkspaceBytes == o.WorkspaceBytes &&
+		slices.Equal(p.Requests, o.Requests) && slices.Equal(p.Paths, o.Paths)
+}
+
 // String says in a few words what was planned.
 func (p *LayerPlan) String() string {
 	count := map[planner.Path]int{}
@@ -137,6 +143,9 @@ func (l *Layer) plan(p *LayerPlan, o *LayerOptions) error {
 	}
 	if decider.Card == (planner.Card{}) {
 		decider.Card = planner.H200
+	}
+	if err := decider.Card.Check(); err != nil {
+		return argumentError("card", "one that can be planned for, or the zero value for an H200", "%v", err)
 	}
 	if err := decide(p, o, &decider); err != nil {
 		return err

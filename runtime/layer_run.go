@@ -49,6 +49,7 @@ func (l *Layer) Schedule(s Stream, a LayerStep) error {
 	if err := l.schedule(s, &a); err != nil {
 		return fmt.Errorf("layer schedule: %w", err)
 	}
+	l.scheduled.fill(s, a.Schedule.Ptr, a.Plan)
 	return nil
 }
 

@@ -53,6 +53,7 @@ func (l *Layer) scheduleArgs(s Stream, a *LayerStep) error {
 		return nil
 	}
 	requests := int64(len(p.Requests))
+	l.places.begin()
 	x := expectation{name: "kv_len", dtype: S32, rank: 1, dense: true, axes: [4]axis{{"requests", requests}}}
 	if err := l.places.tensor(layerKVLen, &x, &a.KVLen); err != nil {
 		return err
@@ -61,13 +62,19 @@ func (l *Layer) scheduleArgs(s Stream, a *LayerStep) error {
 	if err := l.places.tensor(layerTable, &x, &a.BlockTable); err != nil {
 		return err
 	}
-	return l.places.buffer(layerSchedule, "schedule", a.Schedule, p.ScheduleBytes)
+	if err := l.places.buffer(layerSchedule, "schedule", a.Schedule, p.ScheduleBytes); err != nil {
+		return err
+	}
+	return apart(&l.places)
 }
 
 // runArgs validates a.
 func (l *Layer) runArgs(s Stream, a *LayerArgs) error {
 	if err := l.scheduleArgs(s, &a.LayerStep); err != nil || a.Plan.QueryTokens == 0 {
 		return err
+	}
+	if made, known := l.scheduled.of(s, a.Schedule.Ptr); known && !made.same(a.Plan) {
+		return argumentError("plan", "the one with which Schedule filled the schedule, or one of the same requests and paths", "was another")
 	}
 	m, tokens := &l.shape, int64(a.Plan.QueryTokens)
 	split := !a.QNope.absent() || !a.QRope.absent()
@@ -91,6 +98,8 @@ func (l *Layer) runArgs(s Stream, a *LayerArgs) error {
 	} else if err := l.mapped(layerQ, rows("q", "nope+rope", m.Nope+m.Rope), &a.Q); err != nil {
 		return err
 	}
+	cache := &l.decodes[0].places
+	cache.begin()
 	if err := l.decodes[0].cache(&a.KV); err != nil {
 		return err
 	}
@@ -110,6 +119,9 @@ func (l *Layer) runArgs(s Stream, a *LayerArgs) error {
 	out := rows("out", "value", m.Value)
 	out.output = true
 	if err := l.mapped(layerOut, out, &a.Out); err != nil {
+		return err
+	}
+	if err := apart(&l.places, cache); err != nil {
 		return err
 	}
 	if scale := float64(a.Scale) * math.Log2E; !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {

@@ -200,11 +200,20 @@ const (
 // memory. programmatic allows it to start before the previous kernel of the
 // stream has ended; the kernel itself waits where it must.
 func (k *Kernel) Launch(s Stream, grid Dim3, p *Params, programmatic bool) error {
+	if s == nil {
+		return fmt.Errorf("launch %s: %w", k.label(), noStream())
+	}
+	if p == nil {
+		return fmt.Errorf("launch %s: %w", k.label(), argumentError("params", "the kernel's, from NewParams", "was nil"))
+	}
 	if p.kernel != k {
 		return fmt.Errorf("launch %s: the parameters were made for %s", k.label(), p.kernel.label())
 	}
 	if err := p.Err(); err != nil {
 		return err
+	}
+	if grid.X < 0 || grid.Y < 0 || grid.Z < 0 {
+		return fmt.Errorf("launch %s: grid was %d × %d × %d, must be at least 0", k.label(), grid.X, grid.Y, grid.Z)
 	}
 	if grid.X > maxGridX || grid.Y > maxGridYZ || grid.Z > maxGridYZ {
 		return fmt.Errorf("launch %s: grid was %d × %d × %d, must be at most %d × %d × %d", k.label(), grid.X, grid.Y, grid.Z, maxGridX, maxGridYZ, maxGridYZ)

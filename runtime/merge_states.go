@@ -24,7 +24,7 @@ type MergeStates struct {
 	shape  MergeShape
 	kernel *Kernel
 	params *Params
-	args   arguments
+	places places
 	words  []uint64 // the kernel's table of states
 	table  int      // states that one launch takes
 	blocks int      // the most that a launch is worth
@@ -65,7 +65,7 @@ func LoadMergeStates(drv Driver, v Variant, o ...LoadOption) (_ *MergeStates, er
 	}
 	m.words = make([]uint64, 0, m.table*stateFields)
 	m.params = m.kernel.NewParams()
-	m.args = newArguments(drv, 2*m.table+2)
+	m.places = newPlaces(drv, 2*m.table+2)
 	m.blocks = 8 * max(1, drv.Attributes().SMs)
 	m.fill(&MergeArgs{}, nil, 1, false)
 	return m, m.params.Err() // of a parameter that this runtime does not know
@@ -113,8 +113,8 @@ type State struct {
 type MergeArgs struct {
 	// States are what is merged, in the order in which they are added up; their
 	// outputs are of the shape's Partial type. One that shares memory with the
-	// result must be the result: same address and strides. Beyond 64, the result
-	// so far is rounded to its type after every 64.
+	// result must be the result, with the same address and strides, and among the
+	// first 64. Beyond 64, the result so far is rounded to its type after every 64.
 	States []State
 	// Accumulate says that the result holds a state already, which comes first.
 	Accumulate bool
@@ -164,11 +164,12 @@ func (m *MergeStates) check(s Stream, a *MergeArgs) error {
 	if len(a.States) == 0 {
 		return argumentError("states", "one or more", "there were none")
 	}
+	m.places.begin()
 	out := expectation{
 		name: "out", dtype: m.shape.DType, rank: 3, align: rowAlign, output: true,
 		axes: [4]axis{{"tokens", -1}, {"heads", -1}, {"width", int64(m.shape.Width)}},
 	}
-	if err := m.args.tensor(0, &out, &a.Out); err != nil {
+	if err := m.places.tensor(0, &out, &a.Out); err != nil {
 		return err
 	}
 	tokens, heads := a.Out.Shape[0], a.Out.Shape[1]
@@ -176,18 +177,44 @@ func (m *MergeStates) check(s Stream, a *MergeArgs) error {
 		return argumentError("out", fmt.Sprintf("at least one head, and at most %d rows of token × head", maxRows), "shape was %v", a.Out.Shape)
 	}
 	lse := expectation{name: "lse", dtype: F32, rank: 2, apart: true, output: true, axes: [4]axis{{"tokens", tokens}, {"heads", heads}}}
-	if err := m.args.tensor(1, &lse, &a.LSE); err != nil {
+	if err := m.places.tensor(1, &lse, &a.LSE); err != nil {
 		return err
 	}
 	out.name, out.dtype, out.output, out.axes[0].size, out.axes[1].size = "state", m.shape.Partial, false, tokens, heads
 	lse.name, lse.output = "state", false
 	for i := range a.States {
 		known := 2 + 2*(i%m.table)
-		if err := m.args.tensor(known, &out, &a.States[i].Out); err != nil {
+		if err := m.places.tensor(known, &out, &a.States[i].Out); err != nil {
 			return stateError(err, i, "out")
 		}
-		if err := m.args.tensor(known+1, &lse, &a.States[i].LSE); err != nil {
+		if err := m.places.tensor(known+1, &lse, &a.States[i].LSE); err != nil {
 			return stateError(err, i, "lse")
+		}
+	}
+	return m.apart(a)
+}
+
+// apart makes sure that the result shares memory with no state but one that is
+// the result, and that before the result is written.
+func (m *MergeStates) apart(a *MergeArgs) error {
+	all := m.places.taken
+	if len(all) == 0 {
+		return nil
+	}
+	results, states := all[:2], all[2:]
+	if err := results[0].apart(&results[1]); err != nil {
+		return err
+	}
+	for i := range states {
+		s := &a.States[i/2]
+		for r := range results {
+			itself := i%2 == r && i/2 < m.table && (r == 0 && s.Out.same(&a.Out) || r == 1 && s.LSE.same(&a.LSE))
+			if itself || !results[r].shares(&states[i]) {
+				continue
+			}
+			return argumentError(fmt.Sprintf("state %d's %s", i/2, results[i%2].name),
+				fmt.Sprintf("memory of its own, or of one of the first %d states the result itself, with the same address and strides", m.table),
+				"it shared memory with the result's %s", results[r].name)
 		}
 	}
 	return nil

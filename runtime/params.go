@@ -191,6 +191,10 @@ func (p *Params) putMap(i int, v *[128]byte) {
 		p.fail("tensor map %q has %d bytes, must be %d", m.Name, m.Size, len(v))
 		return
 	}
+	if v == nil {
+		p.fail("tensor map %q was nil, must be %d bytes", m.Name, len(v))
+		return
+	}
 	copy(p.bytes[m.Offset:], v[:])
 	p.set[i] = true
 }

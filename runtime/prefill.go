@@ -63,6 +63,7 @@ type Prefill struct {
 	attendParams     *Params
 	scheduleParams   *Params
 	places           places
+	scheduled        schedules[[3]int] // sequences, query tokens and key tokens
 	maps             [prefillMaps]prefillMap
 }
 
@@ -181,7 +182,11 @@ func (p *Prefill) Schedule(s Stream, a PrefillScheduleArgs) error {
 		return nil
 	}
 	p.fillSchedule(&a, &plan)
-	return p.schedule.Launch(s, Dim3{X: 1}, p.scheduleParams, true)
+	if err := p.schedule.Launch(s, Dim3{X: 1}, p.scheduleParams, true); err != nil {
+		return err
+	}
+	p.scheduled.fill(s, a.Buffer.Ptr, [3]int{a.Sequences, a.QueryTokens, a.KeyTokens})
+	return nil
 }
 
 // PrefillArgs are the arguments of Run. The query is either Q, or QNope and
@@ -258,6 +263,9 @@ func (p *Prefill) plan(sequences int, queryTokens int64) (prefillPlan, error) {
 		return plan, argumentError("query tokens", "at least 0", "was %d", queryTokens)
 	}
 	block, heads := int64(p.model.BlockM), int64(p.model.Heads)
+	if block < 1 {
+		return plan, errors.New(closed)
+	}
 	if int64(sequences) > math.MaxInt32/2 || queryTokens > math.MaxInt32/2 {
 		return plan, argumentError("query tokens", fmt.Sprintf("at most %d, as the sequences must", math.MaxInt32/2), "were %d in %d sequences", queryTokens, sequences)
 	}

@@ -22,7 +22,7 @@ const (
 // scheduleArgs validates a.
 func (p *Prefill) scheduleArgs(s Stream, a *PrefillScheduleArgs) (prefillPlan, error) {
 	if s == nil {
-		return prefillPlan{}, argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return prefillPlan{}, noStream()
 	}
 	plan, err := p.plan(a.Sequences, int64(a.QueryTokens))
 	if err != nil {
@@ -34,6 +34,7 @@ func (p *Prefill) scheduleArgs(s Stream, a *PrefillScheduleArgs) (prefillPlan, e
 	if a.QueryTokens == 0 {
 		return plan, nil
 	}
+	p.places.begin()
 	x := expectation{name: "cu_q", dtype: S32, rank: 1, axes: [4]axis{{"sequences+1", int64(a.Sequences) + 1}}}
 	if err := p.places.tensor(prefillCuQ, &x, &a.CuQ); err != nil {
 		return plan, err
@@ -42,19 +43,29 @@ func (p *Prefill) scheduleArgs(s Stream, a *PrefillScheduleArgs) (prefillPlan, e
 	if err := p.places.tensor(prefillCuK, &x, &a.CuK); err != nil {
 		return plan, err
 	}
-	return plan, p.places.buffer(prefillWork, "schedule buffer", a.Buffer, plan.bytes)
+	if err := p.places.buffer(prefillWork, "schedule buffer", a.Buffer, plan.bytes); err != nil {
+		return plan, err
+	}
+	return plan, apart(&p.places)
 }
 
 // runArgs validates a.
 func (p *Prefill) runArgs(s Stream, a *PrefillArgs) (plan prefillPlan, err error) {
 	if s == nil {
-		return plan, argumentError("stream", "a stream of the driver that loaded the kernels", "was nil")
+		return plan, noStream()
 	}
+	p.places.begin()
 	tokens, err := p.query(a)
 	if err != nil {
 		return plan, err
 	}
-	if plan, err = p.plan(a.Sequences, tokens); err != nil || tokens == 0 {
+	if plan, err = p.plan(a.Sequences, tokens); err != nil {
+		return plan, err
+	}
+	if tokens == 0 {
+		if !a.Out.absent() { // or its rows would stay unwritten
+			err = p.results(a, 0)
+		}
 		return plan, err
 	}
 	if err := p.keys(a); err != nil {
@@ -63,7 +74,18 @@ func (p *Prefill) runArgs(s Stream, a *PrefillArgs) (plan prefillPlan, err error
 	if err := p.places.buffer(prefillWork, "schedule", a.Schedule, plan.bytes); err != nil {
 		return plan, err
 	}
+	if made, known := p.scheduled.of(s, a.Schedule.Ptr); known {
+		for i, was := range [3]int{a.Sequences, int(tokens), int(a.KVUp.Shape[0])} {
+			if was != made[i] {
+				return plan, argumentError([3]string{"sequences", "query tokens", "key tokens"}[i],
+					fmt.Sprintf("%d, with which Schedule filled the schedule", made[i]), "were %d", was)
+			}
+		}
+	}
 	if err := p.results(a, tokens); err != nil {
+		return plan, err
+	}
+	if err := apart(&p.places); err != nil {
 		return plan, err
 	}
 	if scale := float64(a.Scale) * math.Log2E; !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {

@@ -206,7 +206,7 @@ func checkRows(name string, rows int64) error {
 // nope+value, latent], as AbsorbQuery and AbsorbOutput take them.
 func SplitWeights(w Tensor, nope int) (keys, values Tensor) {
 	keys, values = w, w
-	if len(w.Shape) != 3 {
+	if len(w.Shape) != 3 || w.Strides != nil && len(w.Strides) != 3 {
 		return keys, values // a mistake that the call will name
 	}
 	strides := []int64{w.stride(0), w.stride(1), 1}

@@ -82,6 +82,15 @@ func (t *Tensor) stride(i int) int64 {
 // strideBytes is stride in bytes.
 func (t *Tensor) strideBytes(i int) int64 { return t.stride(i) * t.DType.Bytes() }
 
+// same reports whether t and o, of one shape, are one tensor.
+func (t *Tensor) same(o *Tensor) bool {
+	same := t.Ptr == o.Ptr && t.DType == o.DType
+	for i := range t.Shape {
+		same = same && t.stride(i) == o.stride(i)
+	}
+	return same
+}
+
 // span returns the bytes from the first element to past the last, for strides
 // that are not negative; ok is false when they do not fit 63 bits.
 func (t *Tensor) span() (n int64, ok bool) {
@@ -242,7 +251,7 @@ func (x *expectation) checkStrides(t *Tensor) error {
 		dense *= t.Shape[i]
 	}
 	size, ok := t.span()
-	if !ok || uint64(t.Ptr)+uint64(size) < uint64(t.Ptr) {
+	if !ok || t.Ptr > maxAddress-Ptr(size) {
 		return argumentError(x.name, "a tensor that ends below 2^63 bytes", "shape was %v with strides %v at %#x", t.Shape, t.Strides, t.Ptr)
 	}
 	if x.output && t.overlaps() {

@@ -29,6 +29,7 @@ type UpProjectSource interface {
 type UpProject struct {
 	places places
 	kernel *productKernel
+	model  ProductModel
 	sms    int64
 	view   view // of the latents
 }
@@ -56,11 +57,11 @@ func loadUpProject(l *loader, v Variant) (_ *UpProject, err error) {
 		}
 		return nil, err
 	}
-	return &UpProject{places: newPlaces(l.driver, upArguments), kernel: k, sms: int64(max(1, l.driver.Attributes().SMs))}, nil
+	return &UpProject{places: newPlaces(l.driver, upArguments), kernel: k, model: k.model, sms: int64(max(1, l.driver.Attributes().SMs))}, nil
 }
 
 // Model returns what the kernel was generated for.
-func (u *UpProject) Model() ProductModel { return u.kernel.model }
+func (u *UpProject) Model() ProductModel { return u.model }
 
 // Kernels returns the loaded kernel, for its compile time and warnings.
 func (u *UpProject) Kernels() []*Kernel {
@@ -147,9 +148,10 @@ func (u *UpProject) Run(s Stream, a UpProjectArgs) error {
 // to launch.
 func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err error) {
 	if s == nil {
-		return 0, argumentError("stream", "a stream of the driver that loaded the kernel", "was nil")
+		return 0, noStream()
 	}
 	m := &u.kernel.model
+	u.places.begin()
 	out := expectation{
 		name: "kv_up", dtype: m.DType, rank: 3, align: rowAlign, output: true,
 		axes: [4]axis{{"rows", -1}, {"heads", int64(m.Heads)}, {"nope+value", int64(m.Nope + m.Value)}},
@@ -164,14 +166,7 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	if err := mapStrides(&out, &a.KVUp); err != nil {
 		return 0, err
 	}
-	w := expectation{
-		name: "weights", dtype: m.DType, rank: 3, align: rowAlign,
-		axes: [4]axis{{"heads", int64(m.Heads)}, {"nope+value", int64(m.Nope + m.Value)}, {"latent", int64(m.Latent)}},
-	}
-	if err := u.places.tensor(upWeights, &w, &a.Weights); err != nil {
-		return 0, err
-	}
-	if err := mapStrides(&w, &a.Weights); err != nil {
+	if err := u.weights(&a.Weights); err != nil {
 		return 0, err
 	}
 	rope := !a.KRope.absent()
@@ -205,6 +200,9 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	if err != nil || rows == 0 || batch == 0 {
 		return 0, err
 	}
+	if err := apart(&u.places); err != nil {
+		return 0, err
+	}
 	p.Int("sequences", batch).Int("given", flag(!a.CuSeqlens.absent(), 1)|flag(!a.FirstToken.absent(), 2))
 	if err := u.kernel.describeTensor("weights", &a.Weights, 1, 0); err != nil {
 		return 0, err
@@ -219,20 +217,39 @@ func (u *UpProject) arguments(s Stream, a *UpProjectArgs) (blocks int64, err err
 	return cluster * min(max(1, u.sms/cluster), groups*int64(m.Heads)), nil
 }
 
-// cache validates a paged source and returns the number of sequences.
-func (u *UpProject) cache(a *UpProjectArgs) (batch int64, err error) {
+// weights validates the weights.
+func (u *UpProject) weights(w *Tensor) error {
 	m := &u.kernel.model
-	kv := expectation{
+	x := expectation{
+		name: "weights", dtype: m.DType, rank: 3, align: rowAlign,
+		axes: [4]axis{{"heads", int64(m.Heads)}, {"nope+value", int64(m.Nope + m.Value)}, {"latent", int64(m.Latent)}},
+	}
+	if err := u.places.tensor(upWeights, &x, w); err != nil {
+		return err
+	}
+	return mapStrides(&x, w)
+}
+
+// pages validates a cache.
+func (u *UpProject) pages(kv *Tensor) error {
+	m := &u.kernel.model
+	x := expectation{
 		name: "kv", dtype: m.DType, rank: 3, align: rowAlign,
 		axes: [4]axis{{"pages", -1}, {"page", int64(m.Page)}, {"latent+rope", int64(m.Latent + m.Rope)}},
 	}
-	if err := u.places.tensor(upLatents, &kv, &a.KV); err != nil {
-		return 0, err
+	if err := u.places.tensor(upLatents, &x, kv); err != nil {
+		return err
 	}
-	if pages := a.KV.Shape[0]; pages < 1 || pages > math.MaxInt32 {
-		return 0, argumentError("kv", fmt.Sprintf("1 to %d: the block table numbers them in 31 bits", math.MaxInt32), "it had %d pages", pages)
+	if pages := kv.Shape[0]; pages < 1 || pages > math.MaxInt32 {
+		return argumentError("kv", fmt.Sprintf("1 to %d: the block table numbers them in 31 bits", math.MaxInt32), "it had %d pages", pages)
 	}
-	if err := mapStrides(&kv, &a.KV); err != nil {
+	return mapStrides(&x, kv)
+}
+
+// cache validates a paged source and returns the number of sequences.
+func (u *UpProject) cache(a *UpProjectArgs) (batch int64, err error) {
+	m := &u.kernel.model
+	if err := u.pages(&a.KV); err != nil {
 		return 0, err
 	}
 	table := expectation{name: "block_table", dtype: S32, rank: 2, axes: [4]axis{{"batch", -1}, {"width", -1}}}

@@ -173,7 +173,9 @@ func (r *prefillReport) print(w io.Writer) error {
 			fmt.Fprintf(&out, "power and clock were not measured: %v\n", r.meter)
 		}
 	}
-	out.WriteString(compileReport(r.compiled))
+	if len(r.compiled) > 0 {
+		out.WriteString((&benchReport{compiled: r.compiled}).compileTimes().Render() + "\n")
+	}
 	_, err := w.Write(out.Bytes())
 	return err
 }

@@ -11,11 +11,15 @@ import (
 )
 
 type stream struct {
-	driver *Driver
-	stream cu.Stream
+	driver    *Driver
+	stream    cu.Stream
+	capturing bool
 }
 
-var _ runtime.Copier = (*stream)(nil)
+var (
+	_ runtime.Copier   = (*stream)(nil)
+	_ runtime.Capturer = (*stream)(nil)
+)
 
 // NewStream makes a stream that does not wait for the default stream.
 func (d *Driver) NewStream() (runtime.Stream, error) {
@@ -33,7 +37,7 @@ func (d *Driver) NewStream() (runtime.Stream, error) {
 func (s *stream) Launch(l runtime.Launch) error {
 	f, ok := l.Function.(*function)
 	if !ok || f.driver != s.driver {
-		return fmt.Errorf("launch: function %T is of another driver", l.Function)
+		return &runtime.ArgumentError{Argument: "stream", Was: "was another device's", Must: "one of the device that loaded the kernel"}
 	}
 	if err := s.driver.usable("launch"); err != nil {
 		return err
@@ -81,13 +85,19 @@ func (s *stream) BeginCapture() error {
 	if err := s.driver.usable("capture"); err != nil {
 		return err
 	}
-	return shimBeginCapture(s.driver.context, s.stream)
+	err := shimBeginCapture(s.driver.context, s.stream)
+	s.capturing = s.capturing || err == nil
+	return err
 }
+
+// Capturing reports whether the stream is recording a graph.
+func (s *stream) Capturing() bool { return s.capturing }
 
 func (s *stream) EndCapture() (runtime.Graph, error) {
 	if err := s.driver.usable("end of capture"); err != nil {
 		return nil, err
 	}
+	s.capturing = false
 	exec, err := shimEndCapture(s.driver.context, s.stream)
 	if err != nil {
 		return nil, s.driver.short(err)

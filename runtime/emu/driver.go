@@ -45,6 +45,7 @@ var (
 	_ runtime.Locator      = (*Driver)(nil)
 	_ runtime.Compiler     = (*Driver)(nil)
 	_ runtime.Copier       = (*stream)(nil)
+	_ runtime.Capturer     = (*stream)(nil)
 	_ runtime.ParamLocator = (*function)(nil)
 )
 
@@ -154,8 +155,8 @@ func (d *Driver) Close() error { return nil }
 // launch runs one kernel and turns proven hazards into an error.
 func (d *Driver) launch(l runtime.Launch) error {
 	f, ok := l.Function.(*function)
-	if !ok {
-		return fmt.Errorf("launch: function %T is another driver's", l.Function)
+	if !ok || f.driver != d {
+		return &runtime.ArgumentError{Argument: "stream", Was: "was another device's", Must: "one of the device that loaded the kernel"}
 	}
 	dim := func(v runtime.Dim3) emu.Dim { return emu.Dim{X: v.X, Y: v.Y, Z: v.Z} }
 	r, err := d.m.Launch(f.program, f.name, emu.LaunchConfig{

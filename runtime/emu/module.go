@@ -17,7 +17,7 @@ func (d *Driver) Load(text []byte) (runtime.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &module{p, time.Since(start).Seconds()}, nil
+	return &module{d, p, time.Since(start).Seconds()}, nil
 }
 
 // Toolchain names this emulator. Its images are the texts themselves, which no
@@ -50,7 +50,7 @@ func (d *Driver) LoadImage(text []byte) (runtime.Module, error) {
 	if p == nil {
 		return d.Load(text)
 	}
-	return &module{program: p}, nil
+	return &module{driver: d, program: p}, nil
 }
 
 func compile(text []byte) (*emu.Program, error) {
@@ -63,6 +63,7 @@ func compile(text []byte) (*emu.Program, error) {
 
 // module is decoded PTX.
 type module struct {
+	driver  *Driver
 	program *emu.Program
 	seconds float64
 }
@@ -73,7 +74,7 @@ func (m *module) Function(name string) (runtime.Function, error) {
 	if !ok {
 		return nil, fmt.Errorf("no kernel %q in the module", name)
 	}
-	return &function{m.program, name, info}, nil
+	return &function{m.driver, m.program, name, info}, nil
 }
 
 func (m *module) Log() string             { return "" }
@@ -82,6 +83,7 @@ func (m *module) Unload() error           { return nil }
 
 // function is a kernel of a module.
 type function struct {
+	driver  *Driver
 	program *emu.Program
 	name    string
 	info    emu.KernelInfo

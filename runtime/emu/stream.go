@@ -65,6 +65,9 @@ func (s *stream) Synchronize() error {
 	return err
 }
 
+// Capturing reports whether the stream is recording a graph.
+func (s *stream) Capturing() bool { return s.recording }
+
 func (s *stream) BeginCapture() error {
 	if s.recording {
 		return errors.New("the stream is recording a graph already")

@@ -1,6 +1,9 @@
 package plan
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Card is what planning knows of a device. Rates are what the kernels reach when
 // every multiprocessor has work all the time; how much of it a request leaves
@@ -22,6 +25,27 @@ type Card struct {
 	Tile   float64 `json:"tile"`   // seconds that a prefill kernel's block of query rows takes besides
 	Group  float64 `json:"group"`  // seconds that decode takes besides for every further group of tokens on the same multiprocessors
 }
+
+// Check finds a card that cannot be planned for.
+func (c *Card) Check() error {
+	if c.SMs < 1 || c.SMs > maxSMs {
+		return fmt.Errorf("card %+v has %d multiprocessors, must be 1 to %d", *c, c.SMs, maxSMs)
+	}
+	for _, rate := range []float64{c.Decode, c.Prefill, c.UpProject, c.Absorb, c.Stream} {
+		if !(rate > 0) || math.IsInf(rate, 0) {
+			return fmt.Errorf("card %+v has a rate of %v, must be above 0 and finite", *c, rate)
+		}
+	}
+	for _, seconds := range []float64{c.Launch, c.Follow, c.Tile, c.Group} {
+		if !(seconds >= 0) || math.IsInf(seconds, 0) {
+			return fmt.Errorf("card %+v has a time of %v s, must be at least 0 and finite", *c, seconds)
+		}
+	}
+	return nil
+}
+
+// maxSMs is more multiprocessors than any card has.
+const maxSMs = 1 << 16
 
 // H200 is an NVIDIA H200, from measurements of this project's kernels on such a
 // card in short runs (golden/perf). Prefill and tile together fit eight shapes of

@@ -78,10 +78,8 @@ func (p *Planner) Check() error {
 		return fmt.Errorf("model %+v has a width below its least", m)
 	case p.Workspace < 0:
 		return fmt.Errorf("workspace was %d bytes, must be at least 0", p.Workspace)
-	case c.SMs < 1 || !(c.Decode > 0 && c.Prefill > 0 && c.UpProject > 0 && c.Absorb > 0 && c.Stream > 0):
-		return fmt.Errorf("card %+v has no multiprocessors, or a rate that is not above 0", c)
 	}
-	return nil
+	return c.Check()
 }
 
 // check reports what of a request cannot be.

@@ -248,8 +248,8 @@ func TestRefused(t *testing.T) {
 		"heads was 20000, must be":            func(p *Planner, _ *Request) { p.Model.Heads = 20000 },
 		"workspace was -5 bytes, must be":     func(p *Planner, _ *Request) { p.Workspace = -5 },
 		"has a width below its least":         func(p *Planner, _ *Request) { p.Model.Nope = 0 },
-		"has no multiprocessors, or a rate":   func(p *Planner, _ *Request) { p.Card = Card{} },
-		"or a rate that is not above 0":       func(p *Planner, _ *Request) { p.Card.Stream = math.NaN() },
+		"has 0 multiprocessors, must be 1 to": func(p *Planner, _ *Request) { p.Card = Card{} },
+		"has a rate of NaN, must be above 0":  func(p *Planner, _ *Request) { p.Card.Stream = math.NaN() },
 		"prefix was 4611686018427387904 toke": func(_ *Planner, r *Request) { r.Prefix = 1 << 62 },
 	} {
 		p, r := good, Request{New: 5, Prefix: 5}
