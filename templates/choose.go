@@ -37,7 +37,7 @@ const (
 func ChooseBlockH(rows, batch, tokens, sms int) int {
 	best, least := seesawBlockH, math.Inf(1)
 	for _, c := range blockCosts {
-		if c.rows > seesawBlockH/2 && rows <= c.rows/2 { // mostly padding
+		if !c.suits(rows) {
 			continue
 		}
 		if t := c.step(rows, batch, tokens, sms); t < least {
@@ -46,6 +46,20 @@ func ChooseBlockH(rows, batch, tokens, sms int) int {
 	}
 	return best
 }
+
+// BlockHs returns the row blocks among which ChooseBlockH chooses for so many
+// packed rows: what an engine loads that will choose by load.
+func BlockHs(rows int) (blocks []int) {
+	for _, c := range blockCosts {
+		if c.suits(rows) {
+			blocks = append(blocks, c.rows)
+		}
+	}
+	return blocks
+}
+
+// suits reports whether the block is not mostly padding.
+func (c blockCost) suits(rows int) bool { return c.rows <= seesawBlockH/2 || rows > c.rows/2 }
 
 // ChooseSplits returns into how many even pieces every request is cut best by
 // blockH rows, where batch requests of so many tokens each are the most that

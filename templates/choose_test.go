@@ -2,6 +2,7 @@ package templates
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,11 @@ func TestChosenBlocks(t *testing.T) {
 				}
 			}
 		}
+		offered := BlockHs(rows)
 		for h := range chosen {
+			if !slices.Contains(offered, h) {
+				t.Errorf("%d rows: blocks of %d are chosen, %v offered", rows, h, offered)
+			}
 			s := Spec{Heads: rows, BlockH: h}.WithDefaults()
 			if err := s.Validate(); err != nil {
 				t.Errorf("%d rows: %v", rows, err)

@@ -26,6 +26,7 @@ type benchFlags struct {
 	varlen, quick, noncausal   bool
 	sustained, pool            float64
 	replays, splits, invariant int
+	parallel                   int
 	tune                       templates.Spec
 }
 
@@ -35,7 +36,7 @@ const allVariants = "all"
 func (a *app) bench() *ffcli.Command {
 	fs := newFlags("mlagen bench")
 	var f benchFlags
-	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, prefill, extend, upproject, absorb, or stream for the bandwidth alone")
+	fs.StringVar(&f.op, "op", "decode", "`operation` to time: decode, schedule for the schedule kernel alone, prefill, extend, upproject, absorb, load, or stream for the bandwidth alone")
 	fs.StringVar(&f.device, "device", "cuda", "`device` that runs the kernels")
 	fs.Var(&f.heads, "heads", "query heads, a `list` such as 16,128 (16 when left out)")
 	fs.Var(&f.sq, "sq", "query tokens per request, a `list` (1)")
@@ -56,6 +57,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.BoolVar(&f.quick, "quick", false, "three bursts only")
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
+	fs.IntVar(&f.parallel, "parallel", 0, "with -op load: `texts` compiled at a time (0: as many as threads)")
 	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
 	fs.IntVar(&f.tune.BlockM, "block-m", 0, "query `tokens` of prefill, or rows of a product, per CTA (0: the template's default, or chosen by the tokens)")
 	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill, or columns of a product, per tile (0: the template's default)")
@@ -72,7 +74,7 @@ rest, the combine kernel included; it prints the median. Before a shape is
 timed, random rows of it are compared with a float64 oracle. TB/s counts the
 cache, the queries and the outputs once, TFLOPS visible pairs only. The stream
 kernel's bandwidth of the same run stands beside. Compile times are the
-driver's; set CUDA_CACHE_DISABLE=1 to see them without its cache.
+driver's; a kernel from the cache (mlagen cache) has none.
 
 Lists give every combination. With -varlen, and in the anchors' varlen rows,
 lengths are drawn evenly from 1 to kv with a fixed seed.
@@ -108,9 +110,15 @@ L2. Its anchors are tables that begin heads,batch,q_len,kv_len,causal.
 the expand path, chunk by chunk in -workspace bytes, 128 heads, or with -path on
 the absorb path, products with the weights included. The times beside are a bound,
 1.08 times what the path's FLOP take at 650 TFLOPS and 60 µs, and what mlagen plan
-expects.`,
+expects.
+
+-op load times loading all decode kernels of a model (-heads, -sq): decode,
+schedule and combine for every row block that may be chosen. First without a
+cache, then with an empty one, then from it. The driver's own cache is turned
+off for it (CUDA_CACHE_DISABLE=1, in a process started anew); the directory is a
+temporary one.`,
 		FlagSet: fs,
-		Exec: func(_ context.Context, args []string) error {
+		Exec: func(ctx context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {
 				return err
 			}
@@ -119,6 +127,9 @@ expects.`,
 			}
 			if f.op == "extend" {
 				return a.benchExtend(&f)
+			}
+			if f.op == "load" {
+				return a.benchLoad(ctx, &f)
 			}
 			anchors, err := f.shapes()
 			if err != nil {
@@ -135,7 +146,7 @@ func (f *benchFlags) check() error {
 	onlyDecode := f.anchors != "" || f.sustained > 0 && !product || f.invariant != 0 || f.variant == allVariants
 	switch {
 	case f.op != "decode" && f.op != "schedule" && f.op != "stream" && !product:
-		return usagef("op %q cannot be timed; decode, schedule, prefill, extend, upproject, absorb and stream can", f.op)
+		return usagef("op %q cannot be timed; decode, schedule, prefill, extend, upproject, absorb, load and stream can", f.op)
 	case f.variant != "" && f.variant != "chosen" && f.variant != allVariants:
 		return usagef("-variant %q is unknown; chosen and all can be timed, and -block-h forces one", f.variant)
 	case f.replays < 1 || f.sustained < 0 || f.pool < 0 || f.splits < 0 || f.invariant < bench.FromCapacity:

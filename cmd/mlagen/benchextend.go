@@ -157,9 +157,7 @@ func (r *extendReport) print(w io.Writer) error {
 			fmt.Fprintf(&out, "power and clock were not measured: %v\n", r.meter)
 		}
 	}
-	if len(r.compiled) > 0 {
-		out.WriteString((&benchReport{compiled: r.compiled}).compileTimes().Render() + "\n")
-	}
+	out.WriteString(compileReport(r.compiled))
 	_, err := w.Write(out.Bytes())
 	return err
 }

@@ -83,7 +83,7 @@ func (b *benchReport) print(w io.Writer) error {
 	}
 	show(len(b.schedules) > 0, b.scheduleTable)
 	show(len(b.products) > 0, b.productTable)
-	show(len(b.compiled) > 0, b.compileTimes)
+	out.WriteString(compileReport(b.compiled))
 	_, err := w.Write(out.Bytes())
 	return err
 }
@@ -177,17 +177,6 @@ func (b *benchReport) means() table.Writer {
 	return b.summarise(summary{
 		"geometric mean of best peer / ours", "slowest", "faster in", benchRow.ratio, less, func(v float64) bool { return v > 1 },
 	})
-}
-
-func (b *benchReport) compileTimes() table.Writer {
-	t := newTable("kernel", "PTX KB", "compile s", "registers", "warnings")
-	total := 0.0
-	for _, k := range b.compiled {
-		t.AppendRow(table.Row{k.Name, fixed(float64(len(k.PTX))/1e3, 0), fixed(k.CompileSeconds, 3), k.Attributes.Registers, len(k.Warnings)})
-		total += k.CompileSeconds
-	}
-	t.AppendFooter(table.Row{"", "", fixed(total, 3)})
-	return t
 }
 
 func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }

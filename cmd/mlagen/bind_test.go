@@ -17,6 +17,7 @@ import (
 const (
 	exampleDir  = "../../examples/decode"
 	exampleStem = "mla_decode_h8"
+	module      = "github.com/mlagen/mlagen"
 )
 
 // files reads the folder's files whose names match a pattern.
@@ -162,9 +163,87 @@ func TestDecodeStem(t *testing.T) {
 	}
 }
 
-// TestBindElsewhere: in a module of its own, without network, bindings pass go
-// vet, two of them share a package, and the example's program runs with one and
-// agrees with the oracle. Code of another generation does not compile.
+// singleTest launches the example's step with the three kernels, each bound
+// alone, and expects the bits of the operation's own binding.
+const singleTest = `package main
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/emu"
+)
+
+//go:generate go tool mlagen emit -kernel decode-schedule -heads 8 -go schedule_h8.go
+//go:generate go tool mlagen emit -kernel absorb-decode -heads 8 -go absorb_decode_h8_mlagen.go
+//go:generate go tool mlagen emit -kernel decode-combine -heads 8 -go combine_h8.go -manifest combine.json
+
+func TestSingle(t *testing.T) {
+	drv, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err1 := LoadScheduleH8(drv)
+	attend, err2 := LoadAbsorbDecodeH8(drv)
+	combine, err3 := LoadCombineH8(drv)
+	stream, err4 := drv.NewStream()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	whole := newStep()
+	if err := whole.run(drv); err != nil {
+		t.Fatal(err)
+	}
+	s, m := newStep(), memory{Driver: drv}
+	b := int64(len(s.kvLen))
+	scheduleBytes, err1 := schedule.ScheduleBytes(b, 0)
+	workspaceBytes, err2 := attend.WorkspaceBytes(b, 0)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	q := m.put("q", bf16(s.query))
+	view := func(first, columns int64) runtime.Tensor {
+		return runtime.Tensor{Ptr: q + runtime.Ptr(2*first), DType: runtime.BF16, Shape: []int64{b, 1, heads, columns}, Strides: []int64{heads * width, heads * width, width, 1}}
+	}
+	a := AbsorbDecodeH8Args{
+		Batch: b, QLatent: view(0, latent), QRope: view(latent, width-latent), Scale: scale, LSEFactor: math.Ln2,
+		KV:         runtime.Dense(m.put("kv", bf16(s.cache)), runtime.BF16, pages, page, width),
+		BlockTable: runtime.Dense(m.put("block_table", s.table[0], s.table[1]), runtime.S32, b, 2),
+		KVLen:      runtime.Dense(m.put("kv_len", s.kvLen), runtime.S32, b),
+		Schedule:   m.room("schedule", scheduleBytes), Workspace: m.room("workspace", workspaceBytes),
+		Out:        runtime.Dense(m.room("out", 2*b*heads*latent).Ptr, runtime.BF16, b, 1, heads, latent),
+		LSE:        runtime.Dense(m.room("lse", 4*b*heads).Ptr, runtime.F32, b, 1, heads),
+	}
+	out, lse := make([]uint16, len(whole.output)), make([]float32, len(whole.lse))
+	if err := errors.Join(m.err,
+		schedule.Launch(stream, ScheduleH8Args{Batch: b, KVLen: a.KVLen, Schedule: a.Schedule}),
+		attend.Launch(stream, a),
+		combine.Launch(stream, CombineH8Args{Batch: b, Schedule: a.Schedule, Workspace: a.Workspace, Out: a.Out, LSE: a.LSE, LSEFactor: a.LSEFactor}),
+		stream.Synchronize()); err != nil {
+		t.Fatal(err)
+	}
+	m.get(out, a.Out.Ptr)
+	m.get(lse, a.LSE.Ptr)
+	if m.err != nil || !slices.Equal(out, bf16(whole.output)) || !slices.Equal(lse, whole.lse) {
+		t.Errorf("%v: not what the operation's own binding computes", m.err)
+	}
+	a.Out.DType = runtime.FP16
+	if err := attend.Launch(stream, a); err == nil || err.Error() != "launch absorb-decode: out: dtype was \"fp16\", must be bf16" {
+		t.Error(err)
+	}
+	if err := errors.Join(schedule.Close(), attend.Close(), combine.Close()); err != nil {
+		t.Error(err)
+	}
+}
+`
+
+// TestBindElsewhere: in a module of its own, without network, that has mlagen as
+// a tool, bindings pass go vet, several share a package, and the example's
+// program runs with one and agrees with the oracle; go generate binds single
+// kernels, which give the same bits. Code of another generation does not compile.
 func TestBindElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: bindings are not compiled and run in a module of their own")
@@ -238,9 +317,21 @@ func TestOther(t *testing.T) {
 	}
 }
 `)
+	write("single_test.go", singleTest)
+	must("get", "-tool", module+"/cmd/mlagen")
+	must("generate", ".")
 	must("vet", ".")
-	if out := must("test", "-v", "."); !strings.Contains(out, "--- PASS: TestStep") || !strings.Contains(out, "--- PASS: TestOther") {
-		t.Error(out)
+	must("vet", "-tags", "cuda", ".")
+	out := must("test", "-v", ".")
+	for _, name := range []string{"TestStep", "TestOther", "TestSingle"} {
+		if !strings.Contains(out, "--- PASS: "+name+" ") {
+			t.Error(out)
+		}
+	}
+	for name, text := range files(t, dir, "*_h8*.go") {
+		if imports := regexp.MustCompile(`"github.com/[^"]*"`).FindAllString(text, -1); len(imports) != 1 || imports[0] != `"`+module+`/runtime"` {
+			t.Errorf("%s imports %v", name, imports)
+		}
 	}
 	if out := must("run", "."); !strings.Contains(out, "request 1, 37 tokens, head 0: out [") {
 		t.Error(out)

@@ -56,9 +56,10 @@ fails. What a device cannot run is skipped with the reason.`,
 					return nil
 				}
 			}
+			p := a.progress(len(args))
+			o.Warn = a.warn(p.writer(a.stderr))
 			r := check.New(o)
 			defer func() { err = errors.Join(r.Close(), err) }()
-			p := a.progress(len(args))
 			tally := r.Files(p.writer(a.stdout), args, p.step)
 			p.done()
 			if doubts > 0 {

@@ -51,23 +51,42 @@ func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
 	}
 }
 
+// emitFlags are the flags of emit beside those of a spec.
+type emitFlags struct {
+	kernel, ptx, manifest string
+	goFile, pkg, cFile    string
+	check                 bool
+}
+
 func (a *app) emit() *ffcli.Command {
 	fs := newFlags("mlagen emit")
-	kernel := fs.String("kernel", "", "`name` of the kernel, as mlagen list shows it")
+	var f emitFlags
+	fs.StringVar(&f.kernel, "kernel", "", "`name` of the kernel, as mlagen list shows it")
 	spec := specFlags(fs)
-	out := fs.String("o", "-", "`file` for the PTX, - for standard output")
-	man := fs.String("manifest", "", "`file` for the manifest (JSON), - for standard output")
+	fs.StringVar(&f.ptx, "o", "-", "`file` for the PTX, - for standard output; beside -go its stem with .ptx unless given")
+	fs.StringVar(&f.manifest, "manifest", "", "`file` for the manifest (JSON), - for standard output")
+	fs.StringVar(&f.goFile, "go", "", "`file` for Go code that embeds PTX and manifest, loads the kernel and launches it")
+	fs.StringVar(&f.pkg, "pkg", "", "`name` of the package that the Go code belongs to ($GOPACKAGE, else kernels)")
+	fs.StringVar(&f.cFile, "c", "", "`file` for a C header: parameters as a struct, launch rules as functions, the PTX as a string")
 	lines := fs.Bool("lineinfo", false, "add .loc directives that lead back to the template's lines")
-	check := fs.Bool("check", false, "write nothing; fail when the files differ from what would be written")
+	fs.BoolVar(&f.check, "check", false, "write nothing; fail when the files differ from what would be written")
 	return &ffcli.Command{
 		Name:       "emit",
 		ShortUsage: "mlagen emit -kernel NAME [flags]",
 		ShortHelp:  "print the PTX of a kernel",
 		LongHelp: `emit generates a kernel and writes its PTX, and on request the manifest that
-says how to launch it. A spec that cannot be built is refused with the reason
-and the nearest that can be (exit status 2). Files appear whole or not at all;
-one that already holds the same bytes is left alone. Flags left out take the
-kernel's defaults.`,
+says how to launch it, and code in Go or C that does. A spec that cannot be built
+is refused with the reason and the nearest that can be (exit status 2). Files
+appear whole or not at all; one that already holds the same bytes is left alone.
+Flags left out take the kernel's defaults.
+
+With -go the PTX and the manifest are written beside the Go file, which embeds
+them. It imports package runtime alone and has a type named after the file, with
+Launch and its arguments. For a line of go generate:
+
+    //go:generate go tool mlagen emit -kernel absorb-decode -heads 16 -go absorb_decode_h16.go
+
+The C header needs nothing but the driver's cuda.h.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("emit", args); err != nil {
@@ -78,37 +97,32 @@ kernel's defaults.`,
 				return err
 			}
 			s.LineInfo = *lines
-			return a.emitKernel(*kernel, s, *out, *man, *check)
+			given := map[string]bool{}
+			fs.Visit(func(set *flag.Flag) { given[set.Name] = true })
+			if err := f.complete(given); err != nil {
+				return err
+			}
+			return a.emitKernel(&f, s)
 		},
 	}
 }
 
-func (a *app) emitKernel(kernel string, s templates.Spec, out, man string, check bool) error {
-	if err := knownKernel(kernel); err != nil {
+func (a *app) emitKernel(f *emitFlags, s templates.Spec) error {
+	if err := knownKernel(f.kernel); err != nil {
 		return err
 	}
-	if out == "" {
-		return usagef("-o names no file; - is standard output")
-	}
-	if out == man {
-		return usagef("-o and -manifest are both %s", out)
-	}
-	built, err := templates.Build(kernel, s)
+	built, err := templates.Build(f.kernel, s)
 	var refused *templates.SpecError
 	if errors.As(err, &refused) {
-		return usageError{fmt.Errorf("emit %s: %w", kernel, err)}
+		return usageError{fmt.Errorf("emit %s: %w", f.kernel, err)}
 	} else if err != nil {
-		return fmt.Errorf("emit %s: %w", kernel, err)
+		return fmt.Errorf("emit %s: %w", f.kernel, err)
 	}
-	outputs := []output{{out, built.PTX}}
-	if man != "" {
-		text, err := built.Manifest.Text()
-		if err != nil {
-			return err
-		}
-		outputs = append(outputs, output{man, text})
+	outputs, err := f.outputs(built)
+	if err != nil {
+		return err
 	}
-	if check {
+	if f.check {
 		return checkOutputs(outputs)
 	}
 	return writeOutputs(a.stdout, outputs...)

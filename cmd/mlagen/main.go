@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 
@@ -25,13 +26,35 @@ const (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, again: again}
+	os.Exit(a.main(os.Args[1:]))
+}
+
+// again runs this command line anew with further settings in its environment,
+// for what is read when a process starts.
+func again(ctx context.Context, settings ...string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, program, os.Args[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.Env = append(os.Environ(), settings...)
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	err = c.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return errQuiet // it has told
+	}
+	return err
 }
 
 // app is the world of one run.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	// again runs the command line anew, with settings in its environment; nil
+	// where it is not a process's own.
+	again func(ctx context.Context, settings ...string) error
 }
 
 // usageError is a command line that cannot be carried out as it is.
@@ -44,13 +67,17 @@ var errQuiet = errors.New("failed")
 
 // run is the command without its process.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin, stdout, stderr}
+	return (&app{stdin: stdin, stdout: stdout, stderr: stderr}).main(args)
+}
+
+// main carries out a command line and returns the exit code.
+func (a *app) main(args []string) int {
 	var help bytes.Buffer
 	root := a.root(&help)
 	err := root.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		stdout.Write(help.Bytes())
+		a.stdout.Write(help.Bytes())
 		return exitOK
 	case err != nil:
 		err = usageError{err}
@@ -66,16 +93,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.Is(err, errQuiet):
 		return exitFailure
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "mlagen: %v\n", err)
+		fmt.Fprintf(a.stderr, "mlagen: %v\n", err)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "mlagen: %v\n", err)
+	fmt.Fprintf(a.stderr, "mlagen: %v\n", err)
 	return exitFailure
 }
 
 // root is the tree of commands; help collects what -h prints.
 func (a *app) root(help io.Writer) *ffcli.Command {
-	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.plan(), a.version()}
+	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.plan(), a.cache(), a.version()}
 	root := &ffcli.Command{
 		Name:       "mlagen",
 		ShortUsage: "mlagen COMMAND [flags] [arguments]",

@@ -57,7 +57,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelpIsOutput(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"emit", "-h"}, {"check", "-help"}, {"run", "-h"}, {"bench", "-h"}, {"list", "-h"}, {"verify", "-h"}, {"plan", "-h"}, {"version", "-h"}} {
+	for _, args := range [][]string{{"-h"}, {"emit", "-h"}, {"check", "-help"}, {"run", "-h"}, {"bench", "-h"}, {"list", "-h"}, {"verify", "-h"}, {"plan", "-h"}, {"cache", "-h"}, {"version", "-h"}} {
 		code, stdout, stderr := mlagen(args...)
 		if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: mlagen") || strings.Count(stdout, "usage:") != 1 {
 			t.Errorf("%v: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)

@@ -152,7 +152,7 @@ func (a *app) runKernels(f *runFlags, d device, s templates.Spec, c *cases.Case,
 	defer func() { err = errors.Join(err, driver.Close()) }()
 
 	report := newRunReport(driver, s, c, kernels.Decode.Manifest)
-	o := check.Options{Driver: driver, Source: generated{kernels}, MaxFLOP: d.maxFLOP, Hazards: d.emulated, Seeds: f.seeds, Seed: f.seed}
+	o := check.Options{Driver: driver, Source: generated{kernels}, MaxFLOP: d.maxFLOP, Hazards: d.emulated, Seeds: f.seeds, Seed: f.seed, Warn: a.warn(a.stderr)}
 	if e, ok := driver.(emulated); ok {
 		o.Inspect = func(seed uint64) error { return report.add(seed, e.Reports()) }
 	}

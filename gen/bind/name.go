@@ -84,3 +84,29 @@ func localName(stem string) string {
 	}
 	return first + goName(rest)
 }
+
+// initialisms are words that identifiers spell in capitals.
+var initialisms = map[string]string{"kv": "KV", "lse": "LSE", "ptx": "PTX", "id": "ID"}
+
+// fieldName returns an argument's name as an exported identifier.
+func fieldName(name string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(name, "_") {
+		if spelled, ok := initialisms[word]; ok {
+			b.WriteString(spelled)
+		} else if word != "" {
+			b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+		}
+	}
+	return b.String()
+}
+
+// argumentName returns an argument's name as the name of a parameter.
+func argumentName(name string) string {
+	first, rest, _ := strings.Cut(name, "_")
+	name = first + fieldName(rest)
+	if token.IsKeyword(name) || name == "k" {
+		return name + "_"
+	}
+	return name
+}

@@ -145,6 +145,13 @@ func (r *Runner) openAbsorb(c *cases.Case, tokens int) (*runtime.AbsorbQuery, *r
 		if a.output, err = runtime.LoadAbsorbOutput(r.Driver, outputs...); err != nil {
 			return a, errors.Join(err, a.query.Close())
 		}
+		for _, k := range append(a.query.Kernels(), a.output.Kernels()...) {
+			for _, w := range k.Warnings {
+				if r.Warn != nil {
+					r.Warn(w)
+				}
+			}
+		}
 		return a, nil
 	})
 	return a.query, a.output, err

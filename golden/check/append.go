@@ -30,7 +30,7 @@ func (r *Runner) openAppend(c *cases.Case) (*runtime.AppendKV, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := runtime.LoadAppendKV(r.Driver, v)
+	a, err := runtime.LoadAppendKV(r.Driver, v, runtime.WithWarnings(r.Warn))
 	if err != nil {
 		return nil, err
 	}

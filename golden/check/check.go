@@ -34,6 +34,10 @@ type Options struct {
 	// Inspect, when not nil, is called after every schedule, right or wrong.
 	// Its error fails the case.
 	Inspect func(seed uint64) error
+
+	// Warn, when not nil, is called with each thing that asks for attention in a
+	// kernel that was loaded.
+	Warn func(runtime.Warning)
 }
 
 // Seeder is a device on which a seed decides all timing that kernels leave

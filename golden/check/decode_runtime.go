@@ -20,7 +20,7 @@ func (r *Runner) openDecode(call *decodeCall) (decoder, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d, err = runtime.LoadDecode(r.Driver, variants); err != nil {
+		if d, err = runtime.LoadDecode(r.Driver, variants, runtime.WithWarnings(r.Warn)); err != nil {
 			return nil, err
 		}
 		r.decodes[shape] = d

@@ -46,7 +46,7 @@ func (r *Runner) openExtend(c *cases.Case) (*runtime.Extend, error) {
 		if err != nil {
 			return nil, err
 		}
-		return runtime.LoadExtend(r.Driver, v)
+		return runtime.LoadExtend(r.Driver, v, runtime.WithWarnings(r.Warn))
 	})
 }
 

@@ -33,7 +33,7 @@ func (r *Runner) openLayer(c *cases.Case) (*runtime.Layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return runtime.LoadLayer(r.Driver, v)
+		return runtime.LoadLayer(r.Driver, v, runtime.WithWarnings(r.Warn))
 	})
 }
 

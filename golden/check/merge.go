@@ -53,7 +53,7 @@ func (r *Runner) openMerge(c *cases.Case) (*runtime.MergeStates, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := runtime.LoadMergeStates(r.Driver, v)
+	m, err := runtime.LoadMergeStates(r.Driver, v, runtime.WithWarnings(r.Warn))
 	if err != nil {
 		return nil, err
 	}

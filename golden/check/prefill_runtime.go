@@ -21,7 +21,7 @@ func (r *Runner) openPrefill(call *prefillCall) (prefiller, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p, err = runtime.LoadPrefill(r.Driver, variants); err != nil {
+		if p, err = runtime.LoadPrefill(r.Driver, variants, runtime.WithWarnings(r.Warn)); err != nil {
 			return nil, err
 		}
 		r.prefills[shape] = p

@@ -220,7 +220,7 @@ func (r *Runner) openUpProject(c *cases.Case) (*runtime.UpProject, error) {
 		if err != nil {
 			return nil, err
 		}
-		return runtime.LoadUpProject(r.Driver, v)
+		return runtime.LoadUpProject(r.Driver, v, runtime.WithWarnings(r.Warn))
 	})
 }
 

@@ -32,8 +32,8 @@ func (d *Driver) Toolchain() runtime.Toolchain {
 	}
 }
 
-// describeLibrary names a library by its file, links followed: the real one has
-// the version in its name, and where it has not, size and time tell.
+// describeLibrary names a library by its file, links followed: the real one mostly
+// has the version in its name; where it has not, size and time tell.
 func describeLibrary(file string) string {
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		file = real

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/mlagen/mlagen/runtime"
+)
+
+// compileReport is a table of the kernels that were loaded and below it what
+// there is to say of them, each thing once; empty for none.
+func compileReport(kernels []*runtime.Kernel) string {
+	if len(kernels) == 0 {
+		return ""
+	}
+	return compileTable(kernels).Render() + "\n" + warningLines(kernels)
+}
+
+func compileTable(kernels []*runtime.Kernel) table.Writer {
+	t := newTable("kernel", "PTX KB", "compile s", "registers", "warnings")
+	total := 0.0
+	for _, k := range kernels {
+		seconds := fixed(k.CompileSeconds, 3)
+		if k.Cached {
+			seconds = "cached"
+		}
+		t.AppendRow(table.Row{k.Name, fixed(float64(len(k.PTX))/1e3, 0), seconds, k.Attributes.Registers, len(k.Warnings)})
+		total += k.CompileSeconds
+	}
+	t.AppendFooter(table.Row{"", "", fixed(total, 3)})
+	return t
+}
+
+// warningLines are the kernels' warnings, a line for each that differs.
+func warningLines(kernels []*runtime.Kernel) string {
+	var out strings.Builder
+	told := map[runtime.Warning]bool{}
+	for _, k := range kernels {
+		for _, w := range k.Warnings {
+			if !told[w] {
+				told[w] = true
+				fmt.Fprintf(&out, "warning: %v\n", w)
+			}
+		}
+	}
+	return out.String()
+}
+
+// warn tells of warnings as kernels are loaded.
+func (a *app) warn(w io.Writer) func(runtime.Warning) {
+	return func(warning runtime.Warning) { fmt.Fprintf(w, "mlagen: warning: %v\n", warning) }
+}
