@@ -35,6 +35,9 @@ func (f *emitFlags) complete(given map[string]bool) error {
 	} else if f.pkg != "" {
 		return usagef("-pkg %q says what package Go code belongs to: name its file with -go", f.pkg)
 	}
+	if f.cFile != "" && !strings.HasSuffix(f.cFile, ".h") {
+		return usagef("-c %q cannot be used: name a file that ends in .h", f.cFile)
+	}
 	if f.cFile != "" && f.goFile == "" && !given["o"] {
 		f.ptx = "" // the header holds it
 	}
@@ -87,6 +90,14 @@ func (f *emitFlags) outputs(built *gen.Output) ([]output, error) {
 			return nil, unusable(err)
 		}
 		outputs = append(outputs, output{f.goFile, code})
+	}
+	if f.cFile != "" {
+		h := bind.Header{Stem: bind.HeaderStemOf(f.cFile), Name: f.kernel, Summary: summary, PTX: built.PTX, Manifest: built.Manifest}
+		text, err := h.Text()
+		if err != nil {
+			return nil, unusable(err)
+		}
+		outputs = append(outputs, output{f.cFile, text})
 	}
 	return outputs, nil
 }

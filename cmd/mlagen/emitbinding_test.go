@@ -49,6 +49,24 @@ func TestEmitGo(t *testing.T) {
 	}
 }
 
+// TestEmitC: a header is all that is written, and holds the PTX.
+func TestEmitC(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"emit", "-kernel", "decode-combine", "-c", filepath.Join(dir, "combine.h")}
+	if code, stdout, stderr := mlagen(args...); code != 0 || stdout != "" || stderr != "" {
+		t.Fatalf("exit %d, %.100s, %s", code, stdout, stderr)
+	}
+	if all := files(t, dir, "*"); len(all) != 1 || !strings.Contains(all["combine.h"], `".visible .entry decode_combine(\n"`) {
+		t.Errorf("%d files", len(all))
+	}
+	if code, _, stderr := mlagen(append(args, "-check")...); code != 0 {
+		t.Error(stderr)
+	}
+	if code, _, stderr := mlagen(append(args, "-check", "-heads", "8")...); code != 1 || !strings.Contains(stderr, "combine.h is not what") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
 func TestEmitGoRefuses(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("GOPACKAGE", "")
@@ -64,6 +82,8 @@ func TestEmitGoRefuses(t *testing.T) {
 		{[]string{"-go", in("k_linux.go")}, "files that end in _linux"},
 		{[]string{"-go", in("Kernel.go")}, "lower-case"},
 		{[]string{"-go", in("k.go"), "-pkg", "func"}, `-pkg "func" cannot be used`},
+		{[]string{"-c", "-"}, `-c "-" cannot be used: name a file that ends in .h`},
+		{[]string{"-c", in("Kernel.h")}, `-c "Kernel.h" cannot be used`},
 		{[]string{"-pkg", "kernels"}, "name its file with -go"},
 		{[]string{"-o", in("same"), "-manifest", in("same")}, "-o and -manifest are both"},
 		{[]string{"-go", in("k.go"), "-heads", "0"}, "heads 0 cannot be built"},
