@@ -238,11 +238,5 @@ func (p Place) Tile(i int) SharedTile {
 // ring, speakers are lanes 0 to n−1 of a warp, one for each CTA.
 func (p Place) Release(speaker Value) {
 	k := p.r.k
-	if p.r.ctas > 1 {
-		p.releaseAll(speaker)
-		return
-	}
-	k.If(speaker, func() {
-		k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, p.r.empty.at.At(p.slot).addr(0))
-	})
+	k.If(speaker, func() { k.arrive(p.r.ctas, p.r.empty.at.At(p.slot)) })
 }

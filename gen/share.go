@@ -10,12 +10,29 @@ import (
 // is free when the readers of all CTAs have given it back to every CTA. Before InitBarriers; SyncCluster must follow that, and must come
 // again before a CTA ends, whose peers may still copy or arrive there.
 func (r *Ring) Share(n int) {
-	if n < 1 || n > 16 || n&(n-1) != 0 {
-		r.k.errorf("a ring is shared by %d CTAs: want a power of two up to 16", n)
-		n = 1
+	r.ctas = r.k.sharers(n)
+	r.empty.arrivals *= r.ctas
+}
+
+// Share makes the ring one that the n CTAs of a cluster fill together, each an
+// n-th of every tile's rows, under the terms of Ring.Share. Threads that
+// release parts are a warp's first n lanes.
+func (p *Pipeline) Share(n int) {
+	p.ctas = p.k.sharers(n)
+	if p.tile.Rows%(8*p.ctas) != 0 {
+		p.k.errorf("%d CTAs share tiles of %d rows: want shares of a multiple of 8", n, p.tile.Rows)
 	}
-	r.ctas = n
-	r.empty.arrivals *= n
+	for i := range p.empty.counts {
+		p.empty.counts[i] *= p.ctas
+	}
+}
+
+func (k *Kernel) sharers(n int) int {
+	if n < 1 || n > 16 || n&(n-1) != 0 {
+		k.errorf("a ring is shared by %d CTAs: want a power of two up to 16", n)
+		return 1
+	}
+	return n
 }
 
 // FillAll has the copy engine bring boxes, this CTA's share, into the slot of
@@ -29,24 +46,34 @@ func (p Place) FillAll(policy Value, boxes ...Box) {
 	}
 	full := p.r.full.at.At(p.slot)
 	k.expect(full.addr(0), n*p.boxBytes(boxes))
-	all := k.reg(isa.U16)
-	k.emit("mov.b16", all, ptx.Imm(1<<n-1))
 	for _, b := range boxes {
-		coords := ptx.Vec{}
-		for _, c := range b.Coords {
-			coords = append(coords, c.op)
-		}
-		op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
-		k.emit(op, p.boxAddress(b), ptx.Tensor{Map: b.Tensor.address(), Coords: coords}, full.addr(0), all, policy.op)
+		k.copyBoxTo(n, p.boxAddress(b), b.Tensor.address(), b.Coords, full.addr(0), policy)
 	}
 }
 
-// releaseAll gives the slot back to all CTAs: the threads in which speaker holds
-// are a warp's first lanes, as many as CTAs, and each speaks to one.
-func (p Place) releaseAll(speaker Value) {
-	k := p.r.k
-	k.If(speaker, func() {
-		at := p.r.empty.at.At(p.slot).Peer(k.Lane())
-		k.emit("mbarrier.arrive.shared::cluster.b64", ptx.Sink{}, at.addr(0))
-	})
+// copyBoxTo issues a copy to the same place in each of a cluster's n CTAs, whose
+// mbarrier there counts the bytes.
+func (k *Kernel) copyBoxTo(n int, dst ptx.Addr, desc ptx.Operand, at []Value, bar ptx.Addr, policy Value) {
+	if n < 2 {
+		k.copyBox(dst, desc, at[0], at[1:], bar, policy)
+		return
+	}
+	all := k.reg(isa.U16)
+	k.emit("mov.b16", all, ptx.Imm(1<<n-1))
+	coords := ptx.Vec{}
+	for _, c := range at {
+		coords = append(coords, c.op)
+	}
+	op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
+	k.emit(op, dst, ptx.Tensor{Map: desc, Coords: coords}, bar, all, policy.op)
+}
+
+// arrive counts on an mbarrier, or on the same one in each of a cluster's n
+// CTAs: then the threads are a warp's first n lanes, and each speaks to one.
+func (k *Kernel) arrive(n int, at Region) {
+	if n < 2 {
+		k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, at.addr(0))
+		return
+	}
+	k.emit("mbarrier.arrive.shared::cluster.b64", ptx.Sink{}, at.Peer(k.Lane()).addr(0))
 }

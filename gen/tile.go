@@ -244,7 +244,11 @@ func (v View) descriptors() descriptors {
 	high := k.Int(int(int32(bits >> 32)))
 	var all descriptors
 	for _, piece := range v.tile.Pieces() {
-		lo := piece.address().Shr(4).Or(int(bits & 0xffffffff))
+		address := piece.address()
+		if k.man.Cluster > 1 {
+			address = address.And(hopper.FieldMask) // it also names the CTA in the cluster
+		}
+		lo := address.Shr(4).Or(int(bits & 0xffffffff))
 		desc := k.reg(isa.B64)
 		k.emit("mov.b64", desc, ptx.Vec{lo.register(), high.register()})
 		all = append(all, Value{k, desc, isa.S64})

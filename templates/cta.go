@@ -31,7 +31,9 @@ const kvPromotion = 128
 // kvTensor declares the paged cache, of which a box is one column block of a tile.
 func kvTensor(k *gen.Kernel, s Spec) gen.TensorMap {
 	tile := s.kvTile()
-	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(tile.Box(), 1), tile.Swizzle, kvPromotion)
+	box := tile.Box()
+	box[1] /= s.Cluster // a CTA's share
+	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(box, 1), tile.Swizzle, kvPromotion)
 }
 
 // newDecodeCTA declares the kernel's parameters.
@@ -55,6 +57,9 @@ func (c *decodeCTA) begin() {
 	c.result.ticket = k.SharedArray("ticket", isa.S32, 1)
 	k.AlignmentCheck()
 	k.InitBarriers()
+	if c.s.Cluster > 1 {
+		k.SyncCluster()
+	}
 	k.AllowNextGrid()
 	c.part = k.Block().Div(c.s.RowBlocks())
 	c.rowBlock = k.Block().Rem(c.s.RowBlocks())

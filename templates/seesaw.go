@@ -33,6 +33,8 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
 		gen.Part{First: 0, Count: half, Arrivals: 4},
 		gen.Part{First: half, Count: half, Arrivals: 4})
+	k.Cluster(s.Cluster)
+	ring.Share(s.Cluster)
 	shared := shareRowsOnM(k, s)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
@@ -67,13 +69,19 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
 	}
-	const attending, loading = 240, 24 // registers per thread: the output alone is 128
+	attending, loading := 240, 24 // registers per thread: the output alone is 128
+	if s.Cluster > 1 {
+		attending, loading = 232, 40 // copies to both CTAs take more
+	}
 	k.Roles(
 		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: attending, Body: side(0, pair.left)},
 		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: attending, Body: side(1, pair.right)},
 		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: loading, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
+	if s.Cluster > 1 {
+		k.SyncCluster() // nobody copies to a CTA that has ended, or arrives there
+	}
 	return k.Build()
 }
 
@@ -93,8 +101,9 @@ type pair struct {
 	second   gen.Value // whether there is a tile 1
 }
 
-// speaker is the thread that releases parts for its warp.
-func (p pair) speaker() gen.Value { return p.k.Lane().Eq(0) }
+// speaker is the threads that release parts for their warp, one for each CTA of
+// the cluster.
+func (p pair) speaker() gen.Value { return p.k.Lane().Lt(p.s.Cluster) }
 
 // values returns this warpgroup's half of a tile's values.
 func (p pair) values(tile gen.Slot) gen.SharedTile {

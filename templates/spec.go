@@ -173,8 +173,10 @@ func (s Spec) Validate() error {
 		return refuse("rope", s.Rope, closest(s.Rope, ropeWidths), "a row of 16-byte chunks must divide evenly among 128 threads")
 	case s.Stages < 2:
 		return refuse("stages", s.Stages, 2, "two tiles are in use at a time")
-	case s.Cluster != 1:
-		return refuse("cluster", s.Cluster, 1, "this family merges its splits in a second kernel")
+	case s.Cluster != 1 && (!s.rowsOnM() || s.Cluster != 2):
+		return refuse("cluster", s.Cluster, 1, "row blocks of 64 run alone or in pairs that share pages, narrower ones alone")
+	case s.RowBlocks()%s.Cluster != 0:
+		return refuse("cluster", s.Cluster, 1, "%d row blocks are no whole pairs", s.RowBlocks())
 	}
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")

@@ -107,7 +107,7 @@ func buildWaitGroup(bulk bool) func(*compiler, *ptx.Instr) error {
 // buildCpAsync decodes cp.async: the copy of 4, 8 or 16 bytes by the thread
 // itself, later.
 func buildCpAsync(c *compiler, in *ptx.Instr) error {
-	dst, err := c.memAddr(arg(in, "dst"))
+	dst, err := c.sharedRef(spShared, arg(in, "dst"))
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func buildCpAsync(c *compiler, in *ptx.Instr) error {
 			if k > n {
 				w.failLane(i, RuleBounds, fmt.Sprintf("cp.async of %d bytes from a source of %d", n, k))
 			}
-			off := uint32(dst.at(w, i))
+			_, off := dst(w, i)
 			if off%uint32(n) != 0 {
 				w.failLane(i, RuleMisaligned, fmt.Sprintf("destination %#x, must be a multiple of %d", off, n))
 			}

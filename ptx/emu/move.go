@@ -48,6 +48,9 @@ func buildMov(c *compiler, in *ptx.Instr) error {
 			return nil
 		}
 	}
+	if s, ok := in.Args[1].(ptx.Symbol); ok && c.vars[string(s)] != nil {
+		return buildSharedAddress(c, in, s)
+	}
 	if err := c.unary(in, t, t, func(a uint64) uint64 { return a }); err != nil {
 		return err
 	}
@@ -58,6 +61,28 @@ func buildMov(c *compiler, in *ptx.Instr) error {
 		}
 		d, a := c.op.writes[0], s[0]
 		c.full(func(w *warp) { w.r[d] = w.r[a] })
+	}
+	return nil
+}
+
+// buildSharedAddress decodes a mov of a shared variable's address. Where CTAs
+// run in clusters it names the CTA too, as on hardware: what is made of such an
+// address and is no address, such as a matrix descriptor, must leave that out.
+func buildSharedAddress(c *compiler, in *ptx.Instr, s ptx.Symbol) error {
+	offset, err := c.address(s)
+	if err != nil {
+		return err
+	}
+	d, err := c.dst(in.Args[0])
+	if err != nil {
+		return err
+	}
+	c.op.exec = func(w *warp, m uint32) {
+		at := offset
+		if len(w.cl.ctas) > 1 {
+			at |= uint64(w.cta.rank+1) << rankShift
+		}
+		each(m, func(i int) { w.r[d][i] = at })
 	}
 	return nil
 }

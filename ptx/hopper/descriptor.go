@@ -12,7 +12,9 @@ type Descriptor struct {
 }
 
 const (
-	fieldMask = 0x3FFFF // addresses and offsets have 18 bits, of which the low 4 are not kept
+	// FieldMask is what a descriptor has room for of an address or an offset: 18
+	// bits, of which the low 4 are not kept.
+	FieldMask = 0x3FFFF
 
 	leadingShift    = 16
 	strideShift     = 32
@@ -21,7 +23,7 @@ const (
 )
 
 // field is the manual's matrix-descriptor-encode.
-func field(x uint32) uint64 { return uint64(x&fieldMask) >> 4 }
+func field(x uint32) uint64 { return uint64(x&FieldMask) >> 4 }
 
 // Encode returns the descriptor's bits. Bits that a field has no room for are
 // dropped, as the manual's formula does; Validate reports them.
@@ -35,7 +37,7 @@ func (d Descriptor) Encode() uint64 {
 
 // DecodeDescriptor returns the descriptor that bits encode.
 func DecodeDescriptor(bits uint64) Descriptor {
-	offset := func(shift int) uint32 { return uint32(bits>>shift&(fieldMask>>4)) << 4 }
+	offset := func(shift int) uint32 { return uint32(bits>>shift&(FieldMask>>4)) << 4 }
 	return Descriptor{
 		Start:        offset(0),
 		LeadingBytes: offset(leadingShift),
@@ -53,7 +55,7 @@ func (d Descriptor) Validate() error {
 		name string
 		v    uint32
 	}{{"Start", d.Start}, {"LeadingBytes", d.LeadingBytes}, {"StrideBytes", d.StrideBytes}} {
-		if f.v%16 != 0 || f.v > fieldMask {
+		if f.v%16 != 0 || f.v > FieldMask {
 			return wrong("descriptor "+f.name, f.v, "a multiple of 16 below 262144")
 		}
 	}
