@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/hopper"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
@@ -163,6 +164,17 @@ func (k *Kernel) alloc(bytes, align int) int {
 	k.shared.used = at + bytes
 	return at
 }
+
+// LimitCTAs lets at most n CTAs be on an SM at a time, those of neighbouring
+// launches included: the kernel asks for more shared memory than it uses. Call
+// it when everything has been reserved.
+func (k *Kernel) LimitCTAs(n int) {
+	least := (hopper.SharedSM/(n+1) - hopper.SharedReserve) / sharedUnit * sharedUnit
+	k.shared.used = max(k.shared.used, least+sharedUnit)
+}
+
+// sharedUnit is what shared memory is handed out in, in bytes.
+const sharedUnit = 128
 
 // SharedArray reserves count elements of shared memory.
 func (k *Kernel) SharedArray(name string, elem isa.Type, count int) Region {

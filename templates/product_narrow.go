@@ -10,12 +10,15 @@ import (
 //	outᵀ[column, row] = Σ_depth weights[column, depth] · rows[row, depth]
 //
 // The ring holds all of the contraction where it can, so that a CTA asks for
-// all its weights at once, before the grid that makes the rows has ended; CTAs
-// are small, so that those of the next launch do so beside this one's.
+// all its weights at once, before the grid that makes the rows has ended. CTAs
+// are few enough for all of a launch to be on the SMs together: those of the
+// next launch, where there is room for some beside, compete for memory with the
+// last ones of this launch, which the next must wait for.
 func (p *product) narrow(r headRows, extra func(t headTile, rows gen.Value)) {
 	k, s := p.k, p.s
 	p.ring = k.Ring("blocks", s.Stages, 2, 4, 0, s.rowsTile(), s.weightsTile(p.g))
 	stage := k.SharedTile("stage", s.stageTile(s.BlockN))
+	k.LimitCTAs(s.narrowCTAs(p.g))
 	k.AlignmentCheck()
 	k.InitBarriers()
 	k.AllowNextGrid()

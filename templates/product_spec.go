@@ -96,9 +96,9 @@ func absorbQueryDefaults(s Spec) Spec {
 		s.BlockM = wideRows
 	}
 	if s.BlockN == 0 {
-		most := 128
-		if s.wide() {
-			most = 256
+		most := 256
+		if !s.wide() {
+			most = s.narrowColumns(s.queryAbsorption(), most)
 		}
 		s.BlockN = s.equalColumns(s.queryAbsorption(), most)
 	}
@@ -120,6 +120,15 @@ func absorbOutDefaults(s Spec) Spec {
 		}
 	}
 	return s.withStages(s.outputAbsorption())
+}
+
+// narrowColumns returns the most columns, up to so many, of a narrow product's
+// tile with which a launch still has three CTAs for every two SMs.
+func (s Spec) narrowColumns(g geometry, most int) int {
+	for most > depthBlock && 2*s.Heads*g.columns/most < 3*costSMs {
+		most /= 2
+	}
+	return most
 }
 
 // equalColumns returns the widest tile, of most columns at most, that divides a
@@ -150,16 +159,20 @@ func (s Spec) withStages(g geometry) Spec {
 	} else if s.wide() {
 		s.Stages = min(3, s.mostStages(g, hopper.SharedLimit))
 	} else {
-		s.Stages = min(g.depth/depthBlock, s.mostStages(g, hopper.SharedSM/narrowCTAs-hopper.SharedReserve))
+		s.Stages = min(g.depth/depthBlock, s.mostStages(g, hopper.SharedSM/s.narrowCTAs(g)-hopper.SharedReserve))
 	}
 	s.Stages = max(2, s.Stages)
 	return s
 }
 
-// narrowCTAs is how many CTAs of a narrow product fit on an SM where there is a
-// choice: half of them may be the next launch's, which have their weights
-// brought already.
-const narrowCTAs = 3
+// narrowCTAs is how many CTAs of a narrow product are on an SM at a time: as
+// many as hold a launch with one tile of rows, and at least two. More would be
+// the next launch's, which then ask for their weights beside this one's last.
+func (s Spec) narrowCTAs(g geometry) int {
+	return max(leastNarrowCTAs, (s.Heads*g.columns/s.BlockN+costSMs-1)/costSMs)
+}
+
+const leastNarrowCTAs = 2
 
 // geometry is the shape of a head's product.
 type geometry struct {
