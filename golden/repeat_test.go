@@ -65,7 +65,7 @@ func scheduleCount() int {
 func TestDecodeUnderManySchedules(t *testing.T) {
 	for _, c := range []struct {
 		heads, sq, blockH, sms, splits int
-		latent, rope, stages           int
+		latent, rope, stages, cluster  int
 		dtype, kvLen                   string
 	}{
 		{heads: 16, sms: 8, kvLen: "[900, 40, 0, 700]"},
@@ -92,6 +92,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		{heads: 64, sms: 3, kvLen: "[300]", splits: 4},
 		{heads: 128, sms: 10, kvLen: "[500, 500, 100]"},
 		{heads: 128, sms: 26, kvLen: "[1200]", dtype: "fp16"},
+		{heads: 128, cluster: 2, sms: 6, kvLen: "[450, 0, 65]"},
 		{heads: 16, sq: 5, sms: 6, kvLen: "[500, 300]"},
 		{heads: 16, latent: 256, rope: 64, stages: 4, sms: 3, kvLen: "[900, 40]"},
 		{heads: 40, sms: 6, kvLen: "[500, 300]"},
@@ -120,7 +121,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		if c.dtype == "" {
 			c.dtype = "bf16"
 		}
-		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.latent, c.rope, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
+		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,cluster=%d,latent=%d+%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.cluster, c.latent, c.rope, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
 			spec, err := cases.Parse([]byte(fmt.Sprintf(
 				`{"name": "schedules", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": %d, "nope": 128, "value": 128},
 				"dtype": %q, "q_len": %d, "splits": %d, "batch_invariant": %v, "kv_len": %s}`, c.heads, c.latent, c.rope, c.dtype, c.sq, c.splits, c.splits > 0, c.kvLen)))
@@ -132,7 +133,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := check.New(check.Options{
-				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH, Stages: c.stages}}, Hazards: true, Seeds: scheduleCount(),
+				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH, Stages: c.stages, Cluster: c.cluster}}, Hazards: true, Seeds: scheduleCount(),
 				Inspect: func(uint64) error { return findings(driver) },
 			})
 			if outcome := r.Case(spec); outcome.Status != check.OK {

@@ -103,7 +103,12 @@ type pair struct {
 
 // speaker is the threads that release parts for their warp, one for each CTA of
 // the cluster.
-func (p pair) speaker() gen.Value { return p.k.Lane().Lt(p.s.Cluster) }
+func (p pair) speaker() gen.Value {
+	if p.s.Cluster > 1 {
+		return p.k.Lane().Lt(p.s.Cluster)
+	}
+	return p.k.Lane().Eq(0)
+}
 
 // values returns this warpgroup's half of a tile's values.
 func (p pair) values(tile gen.Slot) gen.SharedTile {

@@ -127,6 +127,23 @@ $w:
 	barrier.cluster.arrive;
 	barrier.cluster.wait;`)
 
+	// In a cluster a shared variable's address is the one that mapa gives for the
+	// CTA's own rank.
+	ownAddress = body("own address", `
+	mov.u32 %r1, smem;
+	mov.u32 %r2, %cluster_ctarank;
+	mapa.shared::cluster.u32 %r3, %r1, %r2;
+	sub.u32 %r0, %r1, %r3;
+	getctarank.shared::cluster.u32 %r4, %r1;
+	sub.u32 %r4, %r4, %r2;
+	add.u32 %r0, %r0, %r4;
+	setp.eq.u32 %p0, %t, 0;
+	@%p0 st.shared.u32 [%r1+64], %r0;
+	bar.warp.sync -1;
+	ld.shared.u32 %r0, [%r1+64];
+	mad.lo.u32 %r8, %r2, 32, %t;
+	mad.wide.u32 %mine, %r8, 4, %out;`)
+
 	// The map at out+0 is f32 [64 columns, 32 rows] over the input, box 32 × 8,
 	// 128-byte swizzle; row r column c holds word 4096 + 64r + c.
 	tensor = body("tensor copies", `
@@ -262,5 +279,12 @@ func TestMulticast(t *testing.T) {
 	prepare := func(r *rig) { mapInput(r); r.grid, r.clust = Dim{2, 1, 1}, Dim{2, 1, 1} }
 	withSeeds(t, multicast, prepare, func(w []uint32) {
 		want(t, w[256:320], func(int) uint32 { return 4097 })
+	})
+}
+
+func TestOwnAddress(t *testing.T) {
+	prepare := func(r *rig) { r.grid, r.clust = Dim{2, 1, 1}, Dim{2, 1, 1} }
+	withSeeds(t, ownAddress, prepare, func(w []uint32) {
+		want(t, w[:64], func(int) uint32 { return 0 })
 	})
 }
