@@ -69,7 +69,7 @@ var Product = []Fault{
 	{"a block read without waiting for it", absorbQuery, narrowHeads, `^\tmbarrier\.try_wait\S+ %p\d+, <blocks full>.*\n\t@.*\n`, 0, ""},
 	{"the last block read without waiting for it", absorbQuery, narrowHeads, `^\tmbarrier\.try_wait\S+ %p\d+, <blocks full>.*\n\t@.*\n`, -1, ""},
 	{"full barrier wants one filler", absorbQuery, narrowHeads, `(mbarrier\.init\S+ <blocks full>), 2;`, 0, "$1, 1;"},
-	{"expects a box of weights too few", absorbQuery, narrowHeads, `(expect_tx.*<blocks full>), 16384;`, 0, "$1, 8192;"},
+	{"expects a box of weights too few", absorbQuery, narrowHeads, `(expect_tx.*<blocks full>), 8192;`, 0, "$1, 4096;"},
 	{"a box of weights not copied", absorbQuery, narrowHeads, `^\tcp\.async\.bulk\.tensor.*\n`, 1, ""},
 	{"a tile not fenced before wgmma", absorbQuery, narrowHeads, `^\twgmma\.fence.*\n`, 0, ""},
 	{"multiplied columns not waited for", absorbQuery, narrowHeads, `^\twgmma\.wait_group.*\n`, -1, ""},

@@ -30,9 +30,13 @@ func (s *source) AbsorbOutput(shape runtime.AbsorbShape) ([]runtime.Variant, err
 // absorb makes the kernel that the case's tokens take.
 func (s *source) absorb(kernel string, shape runtime.AbsorbShape, rope int) ([]runtime.Variant, error) {
 	rows := templates.AbsorbRows(kernel, shape.Tokens)
-	v, err := s.build(kernel, templates.Spec{
+	spec := templates.Spec{
 		Heads: shape.Heads, Latent: shape.Latent, Nope: shape.Nope, Rope: rope, Value: shape.Value, BlockM: rows[len(rows)-1], DType: string(shape.DType),
-	})
+	}
+	if kernel == "absorb-o" {
+		spec.Stages = 3 // fewer than the contraction has blocks, so that slots are filled again
+	}
+	v, err := s.build(kernel, spec)
 	return []runtime.Variant{v}, err
 }
 
