@@ -187,6 +187,8 @@ type DecodeArgs struct {
 
 	Scale    float32 // of the logits, 1/sqrt(nope+rope) times what the model adds
 	LSEBase2 bool    // LSE to base 2 instead of e
+
+	Tuning DecodeTuning
 }
 
 // Run attends. A mistake in the arguments is an ArgumentError and launches
@@ -209,12 +211,19 @@ func (d *Decode) Run(s Stream, a DecodeArgs) error {
 	if err := d.attend.launch(s, d.parts*d.rowBlocks, &d.values); err != nil {
 		return err
 	}
-	return d.merge.launch(s, d.combine, &d.values)
+	if !needsMerge(a.Splits) {
+		return nil
+	}
+	blocks := d.combine
+	if a.Tuning.MergeBlocks > 0 {
+		blocks = a.Tuning.MergeBlocks
+	}
+	return d.merge.launch(s, blocks, &d.values)
 }
 
 // describeKV puts the cache's tensor map into the values, encoding it only
 // when the cache is another than last time.
-func (d *Decode) describeKV(kv *Tensor) error {
+func (d *Decode) describeKV(kv *Tensor, promotion int) error {
 	row, page := kv.strideBytes(1), kv.strideBytes(0)
 	if row == 0 {
 		row = int64(d.model.Key()) * kv.DType.Bytes()
@@ -223,16 +232,16 @@ func (d *Decode) describeKV(kv *Tensor) error {
 		page = row * int64(d.model.Page)
 	}
 	c := &d.tensorMap
-	if c.valid && c.address == kv.Ptr && c.pages == kv.Shape[0] && c.row == row && c.page == page {
+	if c.valid && c.address == kv.Ptr && c.pages == kv.Shape[0] && c.row == row && c.page == page && c.promotion == promotion {
 		return nil
 	}
 	c.valid = false
 	sizes := []uint64{uint64(d.model.Key()), uint64(d.model.Page), uint64(kv.Shape[0])}
-	encoded, err := d.attend.kernel.EncodeTensorMap("kv", kv.Ptr, sizes, []uint64{uint64(row), uint64(page)})
+	encoded, err := d.attend.kernel.encodePromoted("kv", promotion, kv.Ptr, sizes, []uint64{uint64(row), uint64(page)})
 	if err != nil {
 		return fmt.Errorf("kv: %w", err)
 	}
-	*c = cachedMap{valid: true, address: kv.Ptr, pages: kv.Shape[0], row: row, page: page}
+	*c = cachedMap{valid: true, address: kv.Ptr, pages: kv.Shape[0], row: row, page: page, promotion: promotion}
 	d.values.kv = encoded
 	return nil
 }
@@ -242,6 +251,7 @@ type cachedMap struct {
 	valid            bool
 	address          Ptr
 	pages, row, page int64
+	promotion        int
 }
 
 // lseFactor converts the kernel's base-2 logarithms.

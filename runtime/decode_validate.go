@@ -118,7 +118,10 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	if !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {
 		return argumentError("scale", "finite and greater than 0, 1/sqrt(nope+rope) times what the model adds", "was %v", a.Scale)
 	}
-	if err := d.describeKV(&a.KV); err != nil {
+	if err := a.Tuning.check(); err != nil {
+		return err
+	}
+	if err := d.describeKV(&a.KV, a.Tuning.Promotion); err != nil {
 		return err
 	}
 	v.scaleLog2, v.lseFactor = scale, lseFactor(a.LSEBase2)

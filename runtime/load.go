@@ -238,8 +238,17 @@ func (k *Kernel) Launch(s Stream, grid Dim3, p *Params, programmatic bool) error
 // static part is the manifest's. sizes are in elements, innermost first;
 // strides are in bytes, of every dimension but the innermost.
 func (k *Kernel) EncodeTensorMap(param string, address Ptr, sizes, strides []uint64) ([128]byte, error) {
+	return k.encodePromoted(param, 0, address, sizes, strides)
+}
+
+// encodePromoted is EncodeTensorMap with another L2 promotion than the
+// manifest's, unless it is 0.
+func (k *Kernel) encodePromoted(param string, promotion int, address Ptr, sizes, strides []uint64) ([128]byte, error) {
 	for _, t := range k.Manifest.TensorMaps {
 		if t.Param == param {
+			if promotion > 0 {
+				t.Promotion = promotion
+			}
 			return k.driver.EncodeTensorMap(TensorMap{TensorMap: t, Address: address, Sizes: sizes, Strides: strides})
 		}
 	}

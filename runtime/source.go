@@ -9,6 +9,10 @@ type DecodeShape struct {
 	Page   int   // tokens per page
 	DType  DType // of q and kv
 	BlockH int   // packed query rows per CTA, 0 = as the source thinks best without knowing the load
+
+	// What tuning tries besides; zero as a rule, and a source may refuse others.
+	Evict     string // how the L2 keeps pages: "" or "normal"
+	PieceCost int    // what the balanced schedule counts for a piece beside its tiles, in tiles; 0 = the source's estimate
 }
 
 // Source makes variants. The runtime does not know how: from templates, from

@@ -66,13 +66,22 @@ func (c *decodeCTA) begin() {
 	c.firstRow = c.rowBlock.Mul(c.s.BlockH)
 }
 
+// policy is how pages stay in the L2: a page that one CTA reads is never read
+// again, and where several row blocks read it they do so side by side.
+func (c *decodeCTA) policy() (p gen.Value) {
+	if c.s.Evict != evictNormal {
+		p = c.k.EvictFirst()
+	}
+	return p
+}
+
 // loadPages keeps the ring filled with the part's pages, in the order in which
 // the items ask for them. A table entry is read while the copy engine is busy
 // with the page before. Run by one warp, of which one lane does it.
 func (c *decodeCTA) loadPages(ring *gen.Pipeline) {
 	k := c.k
 	k.OneLane(func() {
-		policy := k.EvictFirst()
+		policy := c.policy()
 		tiles := ring.Producer()
 		c.todo.each(c.part, func(it item) {
 			pages := c.table.At(it.request.Extend().Mul(c.tableStride.Read()))

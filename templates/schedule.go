@@ -21,11 +21,17 @@ const (
 // merge), in tiles. An estimate from whole runs on an H200, where requests cut
 // and whole differed by about so much; it was not fitted.
 func (s Spec) pieceCost() int {
-	if s.rowsOnM() {
+	switch {
+	case s.PieceCost > 0:
+		return s.PieceCost
+	case s.rowsOnM():
 		return 4
 	}
 	return 2
 }
+
+// maxPieceCost is the most that a spec may say.
+const maxPieceCost = 16
 
 // minAligned is the shortest aligned piece, in tiles: a wide row block's
 // partial output costs as much as several tiles to write and merge.

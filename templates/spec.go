@@ -30,6 +30,10 @@ type Spec struct {
 	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
 	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
+	// What tuning may change in decode, and no result with it; zero as a rule.
+	Evict     string `json:"evict,omitempty"`      // pages in the L2: evicted first (""), or "normal"
+	PieceCost int    `json:"piece_cost,omitempty"` // schedule: what a piece costs beside its tiles, in tiles; 0 = as estimated
+
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
 }
@@ -173,6 +177,10 @@ func (s Spec) Validate() error {
 		return refuse("rope", s.Rope, closest(s.Rope, ropeWidths), "a row of 16-byte chunks must divide evenly among 128 threads")
 	case s.Stages < 2:
 		return refuse("stages", s.Stages, 2, "two tiles are in use at a time")
+	case s.Evict != "" && s.Evict != evictNormal:
+		return refuse("evict", s.Evict, evictNormal, "pages are evicted first, or as others are")
+	case s.PieceCost < 0 || s.PieceCost > maxPieceCost:
+		return refuse("piece-cost", s.PieceCost, min(max(s.PieceCost, 0), maxPieceCost), "the line of all requests must stay within 31 bits")
 	case s.Cluster != 1 && (!s.rowsOnM() || s.Cluster != 2):
 		return refuse("cluster", s.Cluster, 1, "row blocks of 64 run alone or in pairs that share pages, narrower ones alone")
 	case s.RowBlocks()%s.Cluster != 0:
@@ -187,6 +195,9 @@ func (s Spec) Validate() error {
 	}
 	return nil
 }
+
+// evictNormal is a Spec.Evict.
+const evictNormal = "normal"
 
 // nearest returns the multiple of step in [low, high] that is closest to v.
 func nearest(v, step, low, high int) int {

@@ -20,14 +20,17 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 	if spec.BlockH == 0 {
 		spec.BlockH = shape.BlockH
 	}
+	attend, schedule := spec, spec
+	attend.Evict, schedule.PieceCost = shape.Evict, shape.PieceCost
 	var v runtime.DecodeVariants
 	for _, k := range []struct {
 		name string
+		spec templates.Spec
 		to   *runtime.Variant
 	}{
-		{"absorb-decode", &v.Decode}, {"decode-schedule", &v.Schedule}, {"decode-combine", &v.Combine},
+		{"absorb-decode", attend, &v.Decode}, {"decode-schedule", schedule, &v.Schedule}, {"decode-combine", spec, &v.Combine},
 	} {
-		variant, err := build(k.name, spec)
+		variant, err := build(k.name, k.spec)
 		if err != nil {
 			return v, err
 		}

@@ -39,6 +39,11 @@ type Setting struct {
 	// FromCapacity the source, together with BlockH, as for an engine that is
 	// built for the shape's batch and longest request.
 	Splits int
+
+	// What is tuned besides; see runtime.DecodeShape and runtime.DecodeTuning.
+	Evict     string
+	PieceCost int
+	Tuning    runtime.DecodeTuning
 }
 
 // FromCapacity is a Setting.Splits.
@@ -63,7 +68,8 @@ func (b *Bench) resolved(s Shape, set Setting) (Setting, error) {
 
 // shape is what a shape's kernels are generated for.
 func (b *Bench) shape(s Shape, set Setting) runtime.DecodeShape {
-	return runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16, BlockH: set.BlockH}
+	return runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16,
+		BlockH: set.BlockH, Evict: set.Evict, PieceCost: set.PieceCost}
 }
 
 // LoadError is a failure to make or load a shape's kernels. The device is none
@@ -216,6 +222,11 @@ func (b *Bench) decode(s Shape, set Setting) (*runtime.Decode, error) {
 	if c, ok := b.Source.(runtime.Chooser); ok && shape.BlockH == 0 && !set.AnyLoad {
 		shape.BlockH = c.BlockH(shape, s.Batch, s.meanTokens(), b.Driver.Attributes().SMs)
 	}
+	return b.load(shape)
+}
+
+// load loads kernels on first use.
+func (b *Bench) load(shape runtime.DecodeShape) (*runtime.Decode, error) {
 	if d := b.decodes[shape]; d != nil {
 		return d, nil
 	}

@@ -51,9 +51,11 @@ func (b *Bench) calls(s Shape) int {
 		l2 = defaultL2
 	}
 	cold := l2Turnover*l2/(s.pages()*pageBytes) + 1
-	guess := 8 + max(s.Bytes()/4e6, s.FLOP()/5e8) // microseconds
-	return int(min(maxCalls, max(cold, min(256, int64(4000/guess)), 4)))
+	return int(min(maxCalls, max(cold, min(256, int64(4000/s.guess())), 4)))
 }
+
+// guess is about how many microseconds a call takes.
+func (s Shape) guess() float64 { return 8 + max(s.Bytes()/4e6, s.FLOP()/5e8) }
 
 // call is the device memory of a shape.
 type call struct {
@@ -107,7 +109,36 @@ func (b *Bench) place(s Shape, set Setting, m *memory) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{Shape: s, lengths: s.Lengths(), d: d}
+	c, err := b.placeTensors(s, b.calls(s), m)
+	if err != nil {
+		return nil, err
+	}
+	return c, b.plan(c, d, set, m)
+}
+
+// plan has calls run with kernels and a setting: it allocates what these need
+// besides and computes the schedule.
+func (b *Bench) plan(c *call, d *runtime.Decode, set Setting, m *memory) error {
+	schedule, err := b.buffer(m, "schedule", d.ScheduleBytes(c.Batch, set.Splits))
+	if err != nil {
+		return err
+	}
+	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(c.Batch, set.Splits))
+	if err != nil {
+		return err
+	}
+	c.d = d
+	for i := range c.args {
+		a := &c.args[i]
+		a.Splits, a.Schedule, a.Workspace, a.Tuning = set.Splits, schedule, workspace, set.Tuning
+	}
+	return d.Schedule(b.stream, runtime.ScheduleArgs{Batch: c.Batch, Splits: set.Splits, KVLen: c.args[0].KVLen, Buffer: schedule})
+}
+
+// placeTensors allocates and fills what so many calls of a shape read and write,
+// outputs set to NaN.
+func (b *Bench) placeTensors(s Shape, n int, m *memory) (*call, error) {
+	c := &call{Shape: s, lengths: s.Lengths()}
 	batch, sq, heads := int64(s.Batch), int64(s.SQ), int64(s.Heads)
 	rows := batch * sq * heads
 	q, err := m.alloc("q", rows*recordBytes)
@@ -134,21 +165,8 @@ func (b *Bench) place(s Shape, set Setting, m *memory) (*call, error) {
 			return nil, err
 		}
 	}
-	schedule, err := b.buffer(m, "schedule", d.ScheduleBytes(s.Batch, set.Splits))
-	if err != nil {
-		return nil, err
-	}
-	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(s.Batch, set.Splits))
-	if err != nil {
-		return nil, err
-	}
 	kvLen := runtime.Dense(lengths, runtime.S32, batch)
-	if err := d.Schedule(b.stream, runtime.ScheduleArgs{Batch: s.Batch, Splits: set.Splits, KVLen: kvLen, Buffer: schedule}); err != nil {
-		return nil, err
-	}
-
 	width := s.width()
-	n := b.calls(s)
 	all := make([]int32, 0, int64(n)*batch*width)
 	for range n {
 		table := b.table(c.lengths, width)
@@ -161,13 +179,11 @@ func (b *Bench) place(s Shape, set Setting, m *memory) (*call, error) {
 	}
 	for i := range n {
 		c.args = append(c.args, runtime.DecodeArgs{
-			Batch: s.Batch, Splits: set.Splits,
+			Batch:      s.Batch,
 			Q:          runtime.Dense(q, runtime.BF16, batch, sq, heads, record),
 			KV:         runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
 			BlockTable: runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width),
 			KVLen:      kvLen,
-			Schedule:   schedule,
-			Workspace:  workspace,
 			Out:        runtime.Dense(out, runtime.BF16, batch, sq, heads, latent),
 			LSE:        runtime.Dense(lse, runtime.F32, batch, sq, heads),
 			Scale:      softmaxScale,
