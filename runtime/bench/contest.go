@@ -38,6 +38,40 @@ const (
 	contestRows       = 48  // of an output that are compared
 )
 
+// ContestBytes is the size of the pool in which no page of a burst of the shape is
+// read twice.
+func ContestBytes(s Shape) int64 { return int64(s.contestCalls()) * s.pages() * pageBytes }
+
+// contestCalls is the calls of a burst.
+func (s Shape) contestCalls() int {
+	return min(maxCalls, max(leastCalls, int(burstMicroseconds/s.guess())))
+}
+
+// Load loads kernels for contests, side by side where the driver can.
+func (b *Bench) Load(shapes []runtime.DecodeShape) error {
+	var variants []runtime.DecodeVariants
+	var missing []runtime.DecodeShape
+	for _, s := range shapes {
+		if b.decodes[s] != nil || slices.Contains(missing, s) {
+			continue
+		}
+		v, err := b.Source.Decode(s)
+		if err != nil {
+			return &LoadError{err}
+		}
+		variants, missing = append(variants, v), append(missing, s)
+	}
+	decodes, err := runtime.LoadDecodes(b.Driver, variants)
+	if err != nil {
+		return &LoadError{err}
+	}
+	for i, d := range decodes {
+		b.decodes[missing[i]] = d
+		b.compiled = append(b.compiled, d.Kernels()...)
+	}
+	return nil
+}
+
 // NewContest places a shape's data.
 func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {
 	if need := s.pages(); need > b.pages {
@@ -55,8 +89,7 @@ func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {
 	if c.to, err = b.Driver.NewEvent(); err != nil {
 		return nil, err
 	}
-	n := min(maxCalls, max(leastCalls, int(burstMicroseconds/s.guess())))
-	if c.inputs, err = b.placeTensors(s, n, c.m); err != nil {
+	if c.inputs, err = b.placeTensors(s, s.contestCalls(), c.m); err != nil {
 		return nil, err
 	}
 	all := int64(s.Batch) * int64(s.SQ) * int64(s.Heads)
