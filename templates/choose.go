@@ -71,6 +71,57 @@ func ChooseSplits(rows, blockH, batch, tokens, sms int) int {
 	return max(1, min(pieces, ceilQuotient(tokens, pageTokens)/spec.minAligned()))
 }
 
+// EstimateDecode returns about how many microseconds decode of batch requests of
+// so many tokens takes with a row block, balanced or cut into so many forced
+// pieces each. Between row blocks it interpolates nothing: one that was not fitted
+// counts as the next wider.
+func EstimateDecode(rows, blockH, batch, tokens, splits, sms int) float64 {
+	c := blockCosts[len(blockCosts)-1]
+	for _, known := range blockCosts {
+		if known.rows >= blockH {
+			c = known
+			break
+		}
+	}
+	c.rows = blockH
+	if splits == 0 {
+		return c.step(rows, batch, tokens, sms)
+	}
+	return c.forced(rows, batch, tokens, splits, sms)
+}
+
+// forced estimates a decode step of requests cut into so many even pieces.
+func (c blockCost) forced(rows, batch, tokens, splits, sms int) float64 {
+	blocks := ceilQuotient(rows, c.rows)
+	parts := max(1, sms/blocks)
+	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
+	pieces := max(1, min(splits, tiles))
+	items := ceilQuotient(requests*pieces, parts)
+	return c.time(float64(items)*float64(tiles)/float64(pieces), float64(items), min(parts, requests*pieces), c.merge(requests, pieces, blocks))
+}
+
+// merge estimates what merging requests of so many pieces each costs.
+func (c blockCost) merge(requests, pieces, blocks int) (microseconds float64) {
+	switch {
+	case pieces == pairPieces:
+		return pairTiles * c.tile
+	case pieces > pairPieces:
+		microseconds = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
+		if pieces > warpSlots {
+			microseconds += sharedMerge
+		}
+	}
+	return microseconds
+}
+
+// time puts a step together from a part's tiles and requests, the pieces that are
+// read side by side and the merge.
+func (c blockCost) time(length, items float64, reading int, merge float64) float64 {
+	memory := pageMicroseconds * float64(reading) / costSMs
+	tile := math.Pow(math.Pow(c.tile, 4)+math.Pow(memory, 4), 0.25) // a soft maximum
+	return c.start + length*tile + (items-1)*itemTiles*c.tile + merge
+}
+
 // step estimates a decode step in microseconds, from the same piece lengths that
 // the schedule would take for requests of one length.
 func (c blockCost) step(rows, batch, tokens, sms int) float64 {
@@ -88,15 +139,7 @@ func (c blockCost) step(rows, batch, tokens, sms int) float64 {
 		}
 		pieces := ceilQuotient(tiles, piece)
 		length, reading = float64(ceilQuotient(tiles, max(1, pieces))), requests*pieces
-		switch {
-		case pieces == pairPieces:
-			merge = pairTiles * c.tile
-		case pieces > pairPieces:
-			merge = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
-			if pieces > warpSlots {
-				merge += sharedMerge
-			}
-		}
+		merge = c.merge(requests, pieces, blocks)
 	} else {
 		whole := ceilQuotient(requests, parts)
 		even := float64(requests*tiles) / float64(parts)
@@ -108,9 +151,7 @@ func (c blockCost) step(rows, batch, tokens, sms int) float64 {
 			merge = pairTiles * c.tile
 		}
 	}
-	memory := pageMicroseconds * float64(min(reading, parts)) / costSMs
-	tile := math.Pow(math.Pow(c.tile, 4)+math.Pow(memory, 4), 0.25) // a soft maximum
-	return c.start + length*tile + (items-1)*itemTiles*c.tile + merge
+	return c.time(length, items, min(reading, parts), merge)
 }
 
 // partialRow is the size of a row of a partial result in bytes.

@@ -102,7 +102,7 @@ func (a *app) main(args []string) int {
 
 // root is the tree of commands; help collects what -h prints.
 func (a *app) root(help io.Writer) *ffcli.Command {
-	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.plan(), a.cache(), a.version()}
+	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.tune(), a.plan(), a.cache(), a.version()}
 	root := &ffcli.Command{
 		Name:       "mlagen",
 		ShortUsage: "mlagen COMMAND [flags] [arguments]",

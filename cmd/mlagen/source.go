@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/tune"
 	"github.com/mlagen/mlagen/templates"
 )
 
@@ -53,6 +54,19 @@ func (s source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	}
 	return templates.ChooseSplits(rows, block, batch, tokens, sms)
 }
+
+// RowBlocks implements tune.Source.
+func (s source) RowBlocks(shape runtime.DecodeShape) []int { return s.rowBlocks(shape.Heads, shape.SQ) }
+
+// Estimate implements tune.Estimator.
+func (s source) Estimate(shape runtime.DecodeShape, batch, tokens, splits, sms int) float64 {
+	return templates.EstimateDecode(shape.Heads*shape.SQ, shape.BlockH, batch, tokens, splits, sms)
+}
+
+var (
+	_ tune.Source    = source{}
+	_ tune.Estimator = source{}
+)
 
 const (
 	mostBlockH    = 128

@@ -72,6 +72,9 @@ func (b *Bench) Load(shapes []runtime.DecodeShape) error {
 	return nil
 }
 
+// Loaded returns the kernels of a shape, nil where they were not loaded.
+func (b *Bench) Loaded(s runtime.DecodeShape) *runtime.Decode { return b.decodes[s] }
+
 // NewContest places a shape's data.
 func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {
 	if need := s.pages(); need > b.pages {

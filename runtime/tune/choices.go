@@ -2,6 +2,7 @@ package tune
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,21 +26,13 @@ type Choices struct {
 	Model  Model  `json:"model"`
 	// Invariant choices have the same row block and forced pieces for every load
 	// with so many query tokens, so that a request's bits depend on no other.
-	Invariant bool     `json:"invariant,omitempty"`
-	Kernels   []Kernel `json:"kernels,omitempty"` // that were timed, for those that choices name
-	Buckets   []Bucket `json:"buckets"`           // in the order of their loads
+	Invariant bool      `json:"invariant,omitempty"`
+	Kernels   []Kernels `json:"kernels,omitempty"` // that the choices run, as they were timed
+	Buckets   []Bucket  `json:"buckets"`           // in the order of their loads
 
 	Budget      float64 `json:"budget_s"` // seconds
 	Spent       float64 `json:"spent_s"`
 	Interrupted bool    `json:"interrupted,omitempty"` // what was not reached has its default
-}
-
-// Kernel identifies a decode kernel by its text.
-type Kernel struct {
-	SQ     int    `json:"s_q"`
-	BlockH int    `json:"block_h"`
-	Evict  string `json:"evict,omitempty"`
-	SHA256 string `json:"ptx_sha256"`
 }
 
 // Bucket is a load with its choice. Times are medians in microseconds per call.
@@ -198,8 +191,9 @@ func (c *Choices) check() error {
 		return fmt.Errorf("buckets and kernels were %d and %d, must be 1 and 0 to %d", len(c.Buckets), len(c.Kernels), mostLoads)
 	}
 	for i, k := range c.Kernels {
-		if k.SQ < 1 || k.SQ > mostSQ || k.BlockH < 1 || k.BlockH > mostBlockH || !slices.Contains(evictions, k.Evict) || len(k.SHA256) != 64 {
-			return fmt.Errorf("kernels[%d] was %+v: not a decode kernel", i, k)
+		if k.SQ < 1 || k.SQ > mostSQ || k.BlockH < 1 || k.BlockH > mostBlockH ||
+			!slices.Contains(evictions, k.Evict) || k.PieceCost < 0 || k.PieceCost > mostPieceCost || len(k.SHA256) != 2*sha256.Size {
+			return fmt.Errorf("kernels[%d] was %+v: not those of a decode", i, k)
 		}
 	}
 	for i := range c.Buckets {

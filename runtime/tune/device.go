@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/mlagen/mlagen/ptx/manifest"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
 )
@@ -17,15 +20,25 @@ import (
 // A device that keeps no time, such as the emulator, is refused.
 func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (_ *Choices, err error) {
 	if cfg.now == nil {
-		cfg.now = defaultNow
+		cfg.now = time.Now
 	}
 	if cfg.Start.IsZero() {
 		cfg.Start = cfg.now()
 	}
 	cfg.Card = CardOf(drv)
+	if cfg.Source == nil {
+		return nil, errors.New("tune: source was nil, must make the kernels")
+	}
 	loads, err := cfg.Envelope.Buckets()
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
+	}
+	v, err := cfg.Source.Decode(cfg.Model.shape(loads[0].SQ, Choice{}))
+	if err != nil {
+		return nil, fmt.Errorf("tune: %w", err)
+	}
+	if v.Decode.Manifest != nil {
+		cfg.Tool = v.Decode.Manifest.Tool
 	}
 	if cfg.Budget == 0 {
 		return Run(ctx, cfg)
@@ -124,22 +137,21 @@ type deviceContest struct{ *bench.Contest }
 // Enter implements Contest.
 func (c deviceContest) Enter(choice Choice) (int, error) { return c.Contest.Enter(choice.setting()) }
 
-// describe notes which kernels choices are of.
+// describe notes which kernels choices run, and who made them.
 func (t *deviceTimer) describe(c *Choices) {
-	known := map[Kernel]bool{}
-	for _, k := range t.bench.Compiled() {
-		m := k.Manifest
-		if c.Tool == "" {
-			c.Tool = m.Tool
+	for i := range c.Buckets {
+		b := &c.Buckets[i]
+		s := c.Model.shape(b.SQ, b.Choice)
+		d := t.bench.Loaded(s)
+		if d == nil {
+			continue
 		}
-		for i := range c.Buckets {
-			for _, choice := range []Choice{c.Buckets[i].Default, c.Buckets[i].Choice} {
-				id, ok := kernelOf(m, c.Buckets[i].SQ, choice)
-				if ok && !known[id] {
-					known[id] = true
-					c.Kernels = append(c.Kernels, id)
-				}
-			}
+		var manifests []*manifest.Manifest
+		for _, k := range d.Kernels() {
+			manifests = append(manifests, k.Manifest)
+		}
+		if id := identify(s, manifests...); !slices.Contains(c.Kernels, id) {
+			c.Kernels = append(c.Kernels, id)
 		}
 	}
 }

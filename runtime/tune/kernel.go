@@ -1,32 +1,35 @@
 package tune
 
 import (
-	"encoding/json"
-	"time"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
+	"github.com/mlagen/mlagen/runtime"
 )
 
-var defaultNow = time.Now
+// Kernels identifies the kernels that a choice runs, by their texts: generators
+// whose name and version are alike may still differ.
+type Kernels struct {
+	SQ        int    `json:"s_q"`
+	BlockH    int    `json:"block_h"`
+	Evict     string `json:"evict,omitempty"`
+	PieceCost int    `json:"piece_cost,omitempty"`
+	SHA256    string `json:"ptx_sha256"` // of the texts' SHA-256, decode, schedule and combine
+}
 
-// decodeKernel is the kernel that choices are about.
-const decodeKernel = "absorb_decode"
+// identify returns the identity of a shape's kernels.
+func identify(s runtime.DecodeShape, kernels ...*manifest.Manifest) Kernels {
+	sum := sha256.New()
+	for _, m := range kernels {
+		if m != nil {
+			sum.Write([]byte(m.PTXSHA256))
+		}
+	}
+	return Kernels{s.SQ, s.BlockH, s.Evict, s.PieceCost, hex.EncodeToString(sum.Sum(nil))}
+}
 
-// kernelOf identifies a decode kernel, and reports whether it is the one that a
-// choice takes.
-func kernelOf(m *manifest.Manifest, sq int, c Choice) (Kernel, bool) {
-	if m == nil || m.Kernel != decodeKernel {
-		return Kernel{}, false
-	}
-	var spec struct {
-		SQ     int    `json:"s_q"`
-		BlockH int    `json:"block_h"`
-		Evict  string `json:"evict"`
-	}
-	text, err := json.Marshal(m.Spec)
-	if err == nil {
-		err = json.Unmarshal(text, &spec)
-	}
-	k := Kernel{SQ: spec.SQ, BlockH: spec.BlockH, Evict: spec.Evict, SHA256: m.PTXSHA256}
-	return k, err == nil && spec.SQ == sq && spec.BlockH == c.BlockH && spec.Evict == c.Evict
+// identifyVariants is identify of what a source made.
+func identifyVariants(s runtime.DecodeShape, v runtime.DecodeVariants) Kernels {
+	return identify(s, v.Decode.Manifest, v.Schedule.Manifest, v.Combine.Manifest)
 }
