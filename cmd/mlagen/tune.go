@@ -55,7 +55,7 @@ Choices that a cost model finds promising take turns with the default on random
 data with scattered pages and a cold cache, in captured graphs; what looks
 better is timed against the default once more in the end, and chosen only where
 the median of the ratios is better by more than half a percent and by more than
-three times its noise. The time is used up: what is left goes into further
+four times its noise. The time is used up: what is left goes into further
 rounds. After an interrupt what was confirmed is kept, other loads have their
 default, and the exit status is 1.
 

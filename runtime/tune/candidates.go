@@ -47,7 +47,7 @@ func capacity(src Source, m Model, loads []Load, sq, sms int) Choice {
 const (
 	// mostStructures is the row blocks and cuts that are timed for a load, beside
 	// the default.
-	mostStructures = 6
+	mostStructures = 8
 	// hopeless is how many times the default's estimate a choice's estimate may be
 	// before it is not timed, boundSlack how many times its lower bound may be:
 	// estimates are off by some percent, bounds are not.
@@ -143,7 +143,7 @@ func bound(m Model, l Load, c Choice, sms int) float64 {
 	if c.Splits > 0 {
 		n := min(c.Splits, tiles)
 		longest = quotient(l.Batch*n, parts) * (tiles / n)
-		if n > 1 {
+		if n > 2 { // pairs merge while others still read
 			pieces = l.Batch * n
 		}
 	}

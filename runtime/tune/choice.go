@@ -53,6 +53,19 @@ func (c Choice) String() string {
 	return strings.Join(s, ", ")
 }
 
+// differs counts the fields that differ.
+func (c Choice) differs(o Choice) (n int) {
+	for _, other := range []bool{
+		c.BlockH != o.BlockH, c.Splits != o.Splits, c.PieceCost != o.PieceCost,
+		c.Evict != o.Evict, c.MergeBlocks != o.MergeBlocks, c.Promotion != o.Promotion,
+	} {
+		if other {
+			n++
+		}
+	}
+	return n
+}
+
 const (
 	mostBlockH      = 1 << 14
 	mostSplits      = 1 << 16

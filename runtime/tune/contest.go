@@ -100,6 +100,9 @@ func (m *match) round(c clock, deadline time.Time, entrants []*entrant) (bool, e
 	begin := c.now()
 	times := make(map[*entrant]float64, len(order))
 	for _, e := range order {
+		if c.ctx.Err() != nil {
+			return false, nil
+		}
 		t, err := m.contest.Burst(e.entry)
 		if err != nil {
 			return false, err

@@ -10,6 +10,7 @@ const (
 	secondRounds = 3     // of the better half
 	variedRounds = 4     // of variations
 	helpful      = 0.997 // variations that take less than so much of the time are tried together
+	tie          = 1.003 // times that differ by less are taken for equal
 	promising    = 0.998 // what takes less than so much of the default's is looked at again in the end
 )
 
@@ -41,10 +42,21 @@ func (s *search) run(structures []Choice, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	if lead := best(s.field, 1); len(lead) > 0 && lead[0].ratio() < promising {
-		s.finalist = &entrant{Choice: lead[0].Choice, entry: lead[0].entry} // without the ratios that made it so
+	if lead := s.lead(); lead != nil && lead.ratio() < promising {
+		s.finalist = &entrant{Choice: lead.Choice, entry: lead.entry} // without the ratios that made it so
 	}
 	return nil
+}
+
+// lead returns the best of the field, nil where it is empty: of those that are as
+// fast as any but for a tie, the one that differs least from the default.
+func (s *search) lead() (lead *entrant) {
+	for _, e := range best(s.field, len(s.field)) {
+		if lead == nil || e.ratio() <= tie*best(s.field, 1)[0].ratio() && e.differs(s.def.Choice) < lead.differs(s.def.Choice) {
+			lead = e
+		}
+	}
+	return lead
 }
 
 // structure times row blocks and cuts and returns the best, which may be the
@@ -65,8 +77,8 @@ func (s *search) structure(structures []Choice) (*entrant, error) {
 	if err := s.rounds(s.clock, s.share(0.6), secondRounds, s.field); err != nil {
 		return nil, err
 	}
-	if lead := best(s.field, 1); len(lead) > 0 && lead[0].ratio() < 1 {
-		return lead[0], nil
+	if lead := s.lead(); lead != nil && lead.ratio() < promising {
+		return lead, nil
 	}
 	return s.def, nil
 }
@@ -167,7 +179,7 @@ const (
 	// A choice is taken where the median of fresh ratios to the default is below 1
 	// by more than margin and by more than so many times its noise.
 	margin     = 0.005
-	sigmas     = 3
+	sigmas     = 4
 	leastPairs = 6
 )
 

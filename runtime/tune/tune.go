@@ -173,8 +173,9 @@ func (t *tuner) measure() error {
 		t.matches[i] = m
 		s := search{match: m, clock: t.clock, record: record, variations: func(c Choice) []variation {
 			return slices.DeleteFunc(variations(c, t.sms), func(v variation) bool {
-				v.apply(&c)
-				return !loaded[t.Model.shape(m.load.SQ, c)]
+				next := c
+				v.apply(&next)
+				return !loaded[t.Model.shape(m.load.SQ, next)]
 			})
 		}}
 		if err := s.run(structured[i], now.Add(slice)); err != nil {
@@ -185,8 +186,7 @@ func (t *tuner) measure() error {
 }
 
 // load loads the kernels of the defaults, which must be there, and then others, in
-// the order in which most loads want them, as long as there is time. What an
-// eviction of its own takes is loaded for the defaults' row blocks alone.
+// the order in which loads want them, as long as there is time.
 func (t *tuner) load(structured [][]Choice) (map[runtime.DecodeShape]bool, error) {
 	loaded, wanted := map[runtime.DecodeShape]bool{}, map[runtime.DecodeShape]float64{}
 	var first, others []runtime.DecodeShape
@@ -206,12 +206,12 @@ func (t *tuner) load(structured [][]Choice) (map[runtime.DecodeShape]bool, error
 		wanted[s] += weight
 	}
 	for i, l := range t.loads {
+		normal := func(c Choice) Choice { c.Evict = "normal"; return c }
+		want(t.Model.shape(l.SQ, normal(t.defaults[i])), 0.5)
 		for n, c := range structured[i] {
 			want(t.Model.shape(l.SQ, c), 1/float64(1+n))
+			want(t.Model.shape(l.SQ, normal(c)), 0.1/float64(1+n))
 		}
-		c := t.defaults[i]
-		c.Evict = "normal"
-		want(t.Model.shape(l.SQ, c), 0.5)
 	}
 	slices.SortStableFunc(others, func(a, b runtime.DecodeShape) int { return cmp.Compare(wanted[b], wanted[a]) })
 	if err := t.Timer.Load(first); err != nil {
