@@ -20,6 +20,7 @@ type hostRules struct {
 	arguments  []manifest.Argument
 	quantities []manifest.Quantity
 	when       string
+	only       map[string]string            // in place of when, by .entry name
 	grids      map[string][3]string         // by .entry name
 	fills      map[string]manifest.Fill     // by parameter
 	sources    map[string][]manifest.Source // by tensor map: what it describes and, second, what if that is empty
@@ -31,9 +32,13 @@ func (h *hostRules) attach(m *manifest.Manifest) error {
 	if !ok {
 		return fmt.Errorf("%s: operation %s has no grid for it", m.Kernel, h.operation)
 	}
-	l := &manifest.Launch{Operation: h.operation, Steps: h.steps, When: h.when, Grid: grid, Programmatic: true}
+	when := h.when
+	if only, ok := h.only[m.Kernel]; ok {
+		when = only
+	}
+	l := &manifest.Launch{Operation: h.operation, Steps: h.steps, When: when, Grid: grid, Programmatic: true}
 	used := newUsage(h)
-	used.exprs(append([]string{h.when}, grid[:]...)...)
+	used.exprs(append([]string{when}, grid[:]...)...)
 	for i := range m.Params {
 		p := &m.Params[i]
 		if p.Kind == manifest.TensorMapParam {

@@ -46,6 +46,8 @@ func decodeHost(s Spec) hostRules {
 			{Name: "merged", Value: "if(splits, batch, min(batch, parts))"},
 		},
 		when: "batch",
+		// Requests of one or two forced pieces need no merge but decode's own.
+		only: map[string]string{"decode_combine": "if(batch, if(splits, max(splits, 2) - 2, 1), 0)"},
 		grids: map[string][3]string{
 			"decode_schedule": {"1", "1", "1"},
 			"absorb_decode":   {"parts * row_blocks", "1", "1"},
