@@ -6,6 +6,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -26,6 +27,8 @@ type Config struct {
 	Replays   int     // of which the median is reported
 	Splits    int     // forced pieces per request in Decode, 0 = the planner decides
 	Sustained float64 // seconds of replay without pause, 0 = none
+	Rows      int64   // of random data that the pool repeats, 0 = 58,243, 64 MiB; fewer are sooner made
+	Burst     float64 // about the microseconds of a contest's burst, 0 = 700
 }
 
 // Setting is what may be chosen for a shape.
@@ -161,7 +164,7 @@ func New(c Config) (_ *Bench, err error) {
 	if b.scratch.Ptr, err = c.Driver.Alloc("scratch", b.scratch.Bytes); err != nil {
 		return nil, err
 	}
-	b.kv, b.q = newBlock(min(kvBlockRows, b.pages*pageTokens), 0.25, seed), newBlock(qBlockRows, 1, seed+1)
+	b.kv, b.q = newBlock(min(cmp.Or(c.Rows, kvBlockRows), b.pages*pageTokens), 0.25, seed), newBlock(qBlockRows, 1, seed+1)
 	if err := b.kv.tile(c.Driver, b.stream, b.pool, b.pages*pageBytes); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,11 +41,13 @@ const (
 
 // ContestBytes is the size of the pool in which no page of a burst of the shape is
 // read twice.
-func ContestBytes(s Shape) int64 { return int64(s.contestCalls()) * s.pages() * pageBytes }
+func ContestBytes(s Shape) int64 {
+	return int64(s.contestCalls(burstMicroseconds)) * s.pages() * pageBytes
+}
 
-// contestCalls is the calls of a burst.
-func (s Shape) contestCalls() int {
-	return min(maxCalls, max(leastCalls, int(burstMicroseconds/s.guess())))
+// contestCalls is the calls of a burst of about so many microseconds.
+func (s Shape) contestCalls(burst float64) int {
+	return min(maxCalls, max(leastCalls, int(burst/s.guess())))
 }
 
 // Load loads kernels for contests, side by side where the driver can.
@@ -92,7 +95,7 @@ func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {
 	if c.to, err = b.Driver.NewEvent(); err != nil {
 		return nil, err
 	}
-	if c.inputs, err = b.placeTensors(s, s.contestCalls(), c.m); err != nil {
+	if c.inputs, err = b.placeTensors(s, s.contestCalls(cmp.Or(b.Burst, burstMicroseconds)), c.m); err != nil {
 		return nil, err
 	}
 	all := int64(s.Batch) * int64(s.SQ) * int64(s.Heads)

@@ -53,7 +53,7 @@ func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (_ *Choices, 
 	if most := drv.Attributes().MemoryBytes / 10 * 6; most > 0 {
 		pool = min(pool, most)
 	}
-	b, err := bench.New(bench.Config{Driver: drv, Source: cfg.Source, PoolBytes: pool})
+	b, err := bench.New(bench.Config{Driver: drv, Source: cfg.Source, PoolBytes: pool, Rows: dataRows})
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
@@ -67,8 +67,10 @@ func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (_ *Choices, 
 	return c, err
 }
 
-// leastPool is the smallest pool of pages in bytes.
-const leastPool = 2 << 30
+const (
+	leastPool = 2 << 30 // bytes of the smallest pool of pages
+	dataRows  = 7_283   // of random data, 8 MiB: nothing is held against an oracle
+)
 
 // keepsTime tries whether the device's events tell a time.
 func keepsTime(drv runtime.Driver) (err error) {

@@ -124,7 +124,7 @@ func (w *world) run(e Envelope, budget time.Duration) (*Choices, error) {
 func decodeVariants(s runtime.DecodeShape, text string) runtime.DecodeVariants {
 	make := func(kernel, own string, params ...string) runtime.Variant {
 		m := &manifest.Manifest{
-			Schema: manifest.Schema, Kernel: kernel, Threads: 128, Cluster: 1, Tool: "fake",
+			Schema: manifest.Schema, Kernel: kernel, Threads: 128, Cluster: 1, Tool: "fake", PTXVersion: "8.0", Target: "sm_90a", MinDriver: 12000,
 			Spec: runtime.DecodeModel{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, BlockH: s.BlockH, BlockN: 64, DType: s.DType},
 		}
 		for i, name := range params {
