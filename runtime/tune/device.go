@@ -18,7 +18,7 @@ import (
 // do; memory for the pool of pages is freed in the end.
 //
 // A device that keeps no time, such as the emulator, is refused.
-func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (_ *Choices, err error) {
+func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (*Choices, error) {
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
@@ -57,12 +57,15 @@ func OnDevice(ctx context.Context, drv runtime.Driver, cfg Config) (_ *Choices, 
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
-	defer func() { err = errors.Join(err, b.Close()) }()
 	t := &deviceTimer{bench: b, heads: cfg.Model.Heads}
 	cfg.Timer = t
 	c, err := Run(ctx, cfg)
 	if c != nil {
 		t.describe(c)
+	}
+	err = errors.Join(err, b.Close())
+	if c != nil {
+		c.Spent = cfg.now().Sub(cfg.Start).Seconds()
 	}
 	return c, err
 }
