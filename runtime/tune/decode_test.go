@@ -74,20 +74,20 @@ func runStep(t *testing.T, desk *deskDriver, d *Decode, l Load, capacity int) er
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(size int64) runtime.Ptr {
-		p, _ := desk.Alloc("x", size)
+	at := func() runtime.Ptr { // nothing here is larger
+		p, _ := desk.Alloc("x", 1<<32)
 		return p
 	}
 	b, h := int64(l.Batch), int64(16)
-	schedule := runtime.Buffer{Ptr: at(1), Bytes: d.ScheduleBytes(capacity)}
-	workspace := runtime.Buffer{Ptr: at(1), Bytes: d.WorkspaceBytes(capacity)}
-	kvLen := runtime.Dense(at(1), runtime.S32, b)
+	schedule := runtime.Buffer{Ptr: at(), Bytes: d.ScheduleBytes(capacity)}
+	workspace := runtime.Buffer{Ptr: at(), Bytes: d.WorkspaceBytes(capacity)}
+	kvLen := runtime.Dense(at(), runtime.S32, b)
 	s, _ := desk.NewStream()
 	err = step.Schedule(s, runtime.ScheduleArgs{Batch: l.Batch, Splits: 77, KVLen: kvLen, Buffer: schedule})
 	return errors.Join(err, step.Run(s, runtime.DecodeArgs{
-		Batch: l.Batch, Splits: 77, Q: runtime.Dense(at(1), runtime.BF16, b, int64(l.SQ), h, 576), KV: runtime.Dense(at(1), runtime.BF16, 9, 64, 576),
-		BlockTable: runtime.Dense(at(1), runtime.S32, b, 64), KVLen: kvLen, Schedule: schedule, Workspace: workspace,
-		Out: runtime.Dense(at(1), runtime.BF16, b, int64(l.SQ), h, 512), LSE: runtime.Dense(at(1), runtime.F32, b, int64(l.SQ), h), Scale: 1,
+		Batch: l.Batch, Splits: 77, Q: runtime.Dense(at(), runtime.BF16, b, int64(l.SQ), h, 576), KV: runtime.Dense(at(), runtime.BF16, 9, 64, 576),
+		BlockTable: runtime.Dense(at(), runtime.S32, b, 64), KVLen: kvLen, Schedule: schedule, Workspace: workspace,
+		Out: runtime.Dense(at(), runtime.BF16, b, int64(l.SQ), h, 512), LSE: runtime.Dense(at(), runtime.F32, b, int64(l.SQ), h), Scale: 1,
 	}))
 }
 
