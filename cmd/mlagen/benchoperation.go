@@ -31,7 +31,7 @@ func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
 	if err != nil {
 		return err
 	}
-	driver, err := d.open(false)
+	driver, err := d.open(false, 0)
 	if err != nil {
 		return err
 	}

@@ -15,30 +15,47 @@ func (a *app) check() *ffcli.Command {
 	fs := newFlags("mlagen check")
 	deviceName := fs.String("device", devices[0].name, "`device` that runs the kernels: emu or cuda")
 	seeds, seed := seedFlags(fs)
+	sms := fs.Int("sms", 0, "`number` of multiprocessors of the emulated device, 0 for 8")
+	draw := newRandomFlags(fs)
 	dump := fs.String("dump", "", "`directory` for every case's inputs and outputs as .npy files")
 	return &ffcli.Command{
-		Name:       "check",
-		ShortUsage: "mlagen check [-device emu|cuda] [-seeds N] [-dump DIR] FILE...",
-		ShortHelp:  "run conformance cases and compare them with the oracle",
+		Name: "check",
+		ShortUsage: "mlagen check [-device emu|cuda] [-seeds N] [-dump DIR] FILE...\n" +
+			"       mlagen check [-device emu|cuda] -random N|-for DURATION [-seed S] [-op LIST] [-failures DIR]",
+		ShortHelp: "run conformance cases, or random ones, and compare them with the oracle",
 		LongHelp: `check runs each case (a JSON file) on a device exactly as a user's call would
 and compares the result with a float64 oracle: tolerances, every element
 written, nothing written outside, runs identical. On the emulator, the default,
 a hazard fails the case as well, and -seeds runs each case under several
 schedules. It prints a line per case and the tally, and exits with 1 when one
-fails. What a device cannot run is skipped with the reason.`,
+fails. What a device cannot run is skipped with the reason.
+
+With -random or -for it draws cases from the whole contract instead: the same
+for a seed, whatever runs beside. On the emulator the number of multiprocessors
+and the schedules are drawn too. A case that fails is shrunk to the least that
+still does and written to -failures, from where check runs it again.`,
 		FlagSet: fs,
-		Exec: func(_ context.Context, args []string) (err error) {
-			if len(args) == 0 {
-				return usagef("check needs case files")
-			}
+		Exec: func(ctx context.Context, args []string) (err error) {
 			d, err := findDevice(*deviceName)
 			if err != nil {
 				return err
 			}
+			if draw.wanted() {
+				if len(args) > 0 || *seeds != 1 || *sms != 0 || *dump != "" {
+					return usagef("-random and -for draw cases, schedules and devices themselves; they take neither files, -seeds, -sms nor -dump")
+				}
+				return a.checkRandom(ctx, draw, d, *seed)
+			}
+			if len(args) == 0 {
+				return usagef("check needs case files, or -random")
+			}
+			if *sms < 0 || *sms > 0 && !d.emulated {
+				return usagef("-sms %d: it is the number of multiprocessors of an emulated device", *sms)
+			}
 			if err := d.schedules(*seeds, *seed); err != nil {
 				return err
 			}
-			driver, err := d.open(false)
+			driver, err := d.open(false, *sms)
 			if err != nil {
 				return err
 			}

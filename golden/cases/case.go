@@ -32,7 +32,8 @@ type Case struct {
 
 	Splits         int  `json:"splits"` // 0 = the planner decides, n = force n pieces per sequence
 	BatchInvariant bool `json:"batch_invariant"`
-	Chunk          int  `json:"chunk"` // extend: tokens per expanded chunk of the prefix, 0 = planner; merge: keys per state
+	BlockH         int  `json:"block_h"` // decode: query rows per CTA, 0 = the source decides
+	Chunk          int  `json:"chunk"`   // extend: tokens per expanded chunk of the prefix, 0 = planner; merge: keys per state
 
 	Paths     []string `json:"paths"`     // layer: how each sequence is computed, "absorb" or "expand"; none = the planner decides
 	Workspace int64    `json:"workspace"` // layer: the most bytes that it may take, 0 = no limit
@@ -46,6 +47,7 @@ type Case struct {
 	Seed   uint64 `json:"seed"`
 
 	Repeat    int       `json:"repeat"` // runs that must agree bit for bit
+	Holds     []string  `json:"holds"`  // relations between runs that must hold as well, of Relations
 	Graph     *Graph    `json:"graph"`
 	Tolerance Tolerance `json:"tolerance"`
 }
@@ -76,9 +78,10 @@ type Pages struct {
 // Layout says how tensors lie in memory.
 type Layout struct {
 	Q      string `json:"q"`       // "joint" (one tensor) or "split" (latent and rope apart)
+	QRows  string `json:"q_rows"`  // "dense", "padded": 8 elements of gap after each head, or "heads": likewise, and heads outermost
 	KVRow  int    `json:"kv_row"`  // elements from a token to the next in a page, 0 = dense
 	KVPage int64  `json:"kv_page"` // elements from a page to the next, 0 = dense
-	Out    string `json:"out"`     // "dense", or "padded": 64 elements of gap after each head
+	Out    string `json:"out"`     // "dense", "padded": 64 elements of gap after each head, or "heads": likewise, and heads outermost
 }
 
 // Fill names what fills the tensors, in the notation of ParseFill.
@@ -155,7 +158,7 @@ func Default() Case {
 		Causal:    true,
 		LSEBase:   "e",
 		Pages:     Pages{Order: "scattered", Tail: -1},
-		Layout:    Layout{Q: "joint", Out: "dense"},
+		Layout:    Layout{Q: "joint", QRows: "dense", Out: "dense"},
 		Fill:      Fill{Q: "normal", KV: "normal*0.25", Unused: "nan", Out: "nan", Weights: "normal*0.04"},
 		Seed:      1,
 		Repeat:    1,
@@ -175,7 +178,7 @@ func Parse(text []byte) (*Case, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("text after the case's closing brace")
 	}
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	return &c, nil

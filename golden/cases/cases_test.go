@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 		Name: "x", Op: "decode", KVLen: []int{3},
 		Model: Model{16, 512, 64, 128, 128}, DType: dtype.BF16, PageSize: 64, QLen: Lengths{All: 1},
 		Causal: true, LSEBase: "e", Pages: Pages{Order: "scattered", Tail: -1},
-		Layout: Layout{Q: "joint", Out: "dense"},
+		Layout: Layout{Q: "joint", QRows: "dense", Out: "dense"},
 		Fill:   Fill{Q: "normal", KV: "normal*0.25", Unused: "nan", Out: "nan", Weights: "normal*0.04"},
 		Seed:   1, Repeat: 1, Tolerance: Tolerance{5e-3, 1e-3},
 	}

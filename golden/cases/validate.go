@@ -10,8 +10,8 @@ import (
 	"github.com/mlagen/mlagen/golden/dtype"
 )
 
-// validate reports every value that makes no sense.
-func (c *Case) validate() error {
+// Validate reports every value that makes no sense.
+func (c *Case) Validate() error {
 	var errs []error
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -28,7 +28,13 @@ func (c *Case) validate() error {
 	oneOf("lse_base", c.LSEBase, "e", "2")
 	oneOf("pages.order", c.Pages.Order, "identity", "reversed", "scattered")
 	oneOf("layout.q", c.Layout.Q, "joint", "split")
-	oneOf("layout.out", c.Layout.Out, "dense", "padded")
+	oneOf("layout.q_rows", c.Layout.QRows, "dense", "padded", "heads")
+	oneOf("layout.out", c.Layout.Out, "dense", "padded", "heads")
+	rows := slices.Contains([]string{"decode", "prefill", "extend", "layer"}, c.Op)
+	need(rows || c.Layout.QRows == "dense" && c.Layout.Out != "heads", "layout.q_rows and layout.out %q are for decode, prefill, extend and layer", "heads")
+	for i, relation := range c.Holds {
+		oneOf(fmt.Sprintf("holds[%d]", i), relation, Relations[c.Op]...)
+	}
 	oneOf("partial", string(c.Partial), "", string(c.DType), string(dtype.F32))
 	oneOf("rotate", c.Rotate, "", "interleaved", "half")
 	m := c.Model
@@ -37,6 +43,7 @@ func (c *Case) validate() error {
 	need(c.PageSize >= 1, "page_size is %d and must be at least 1", c.PageSize)
 	need(c.Repeat >= 1, "repeat is %d and must be at least 1", c.Repeat)
 	need(c.Splits >= 0, "splits is %d and must not be negative", c.Splits)
+	need(c.BlockH >= 0 && (c.BlockH == 0 || c.Op == "decode"), "block_h is %d and must be 0 but for a decode, and not negative", c.BlockH)
 	need(c.Chunk >= 0, "chunk is %d and must not be negative", c.Chunk)
 	need(c.Tolerance.Out >= 0 && c.Tolerance.LSE >= 0, "tolerance must not be negative")
 

@@ -15,9 +15,6 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 )
 
-// outGap is the number of elements after each head of a padded output.
-const outGap = 64
-
 // decodeCall is a decode case in device memory.
 type decodeCall struct {
 	in       *cases.Decode
@@ -27,7 +24,8 @@ type decodeCall struct {
 	kvLen    buffer
 	out, lse buffer
 
-	headStride int // elements from an output head to the next
+	qRows, ropeRows rowLayout // of q, or of its two parts
+	rows            rowLayout // of the output
 }
 
 // decoder runs one call, as often as asked. It is the runtime's; tests put
@@ -71,18 +69,16 @@ func (r *Runner) runDecode(c *cases.Case) (outcome Outcome, err error) {
 			return first.same(result, fmt.Sprintf("with seed %d", r.Seed))
 		}
 		first = result
-		outValues, err := gatherOut(result.call, result.out)
+		out, err := result.gather()
 		if err != nil {
 			return err
 		}
+		outValues := c.DType.Decode(nil, out)
 		lseValues := dtype.F32.Decode(nil, result.lse)
 		if r.Dump != "" {
 			if err := dumpDecode(filepath.Join(r.Dump, c.Name), result.call, outValues, lseValues); err != nil {
 				return err
 			}
-		}
-		if err := everyWritten(result.call, result.out, result.lse); err != nil {
-			return err
 		}
 		outcome.Errors, err = compare(in.Oracle().Run(), outValues, lseValues, c.LSEBase == "2", c.Tolerance, result.call.describe)
 		return err
@@ -107,12 +103,20 @@ type decodeResult struct {
 // same reports the first difference to other, which r had otherwise.
 func (r decodeResult) same(other decodeResult, otherwise string) error {
 	if at := differs(r.out, other.out); at >= 0 {
-		return fmt.Errorf("out differs from that %s at byte %d, %s", otherwise, at, r.call.describe(at/(r.call.headStride*r.call.size())))
+		return fmt.Errorf("out differs from that %s at byte %d, %s", otherwise, at, r.call.describe(r.call.rows.row(at/(r.call.rows.pitch()*r.call.size()))))
 	}
 	if at := differs(r.lse, other.lse); at >= 0 {
 		return fmt.Errorf("lse differs from that %s, %s", otherwise, r.call.describe(at/4))
 	}
 	return nil
+}
+
+// gather returns the output as dense rows, after looking at what was written.
+func (r decodeResult) gather() ([]byte, error) {
+	if err := lseWritten(r.lse, r.call.describe); err != nil {
+		return nil, err
+	}
+	return r.call.rows.gather(r.call.in.Case, r.out, r.call.describe)
 }
 
 // decodeOnce runs the case in fresh memory, under the device's schedule.
@@ -264,6 +268,10 @@ func capture(s runtime.Stream, launch func() error) (runtime.Graph, error) {
 // aloneIsSame runs each request as a batch of its own and compares the bits
 // with those it had among the others.
 func (r *Runner) aloneIsSame(call *decodeCall, m *memory, out, lse []byte) error {
+	dense, err := decodeResult{call, out, lse}.gather()
+	if err != nil {
+		return err
+	}
 	for i := range call.in.KVLen {
 		alone, err := placeDecode(call.in.Alone(i), call.kv, m)
 		if err != nil {
@@ -273,7 +281,10 @@ func (r *Runner) aloneIsSame(call *decodeCall, m *memory, out, lse []byte) error
 		if err != nil {
 			return fmt.Errorf("request %d alone: %w", i, err)
 		}
-		if at := differs(o, out[i*len(o):(i+1)*len(o)]); at >= 0 {
+		if o, err = (decodeResult{alone, o, l}).gather(); err != nil {
+			return err
+		}
+		if at := differs(o, dense[i*len(o):(i+1)*len(o)]); at >= 0 {
 			return fmt.Errorf("request %d alone has another out, from byte %d on", i, at)
 		}
 		if at := differs(l, lse[i*len(l):(i+1)*len(l)]); at >= 0 {

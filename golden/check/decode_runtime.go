@@ -12,7 +12,7 @@ func (r *Runner) openDecode(call *decodeCall) (decoder, error) {
 	c := call.in.Case
 	shape := runtime.DecodeShape{
 		Heads: c.Model.Heads, SQ: call.in.QLen, Latent: c.Model.Latent, Rope: c.Model.Rope, Page: c.PageSize,
-		DType: runtime.DType(c.DType),
+		DType: runtime.DType(c.DType), BlockH: c.BlockH,
 	}
 	d := r.decodes[shape]
 	if d == nil {
@@ -61,14 +61,13 @@ func (r *runtimeDecoder) sizes() (schedule, workspace int64) {
 func (r *runtimeDecoder) run(s runtime.Stream, schedule, workspace buffer) error {
 	call, in, c := r.call, r.call.in, r.call.in.Case
 	batch, sq, heads := int64(call.batch()), int64(in.QLen), int64(c.Model.Heads)
-	latent, record, dtype := int64(c.Model.Latent), int64(c.Model.Record()), runtime.DType(c.DType)
+	record, dtype := int64(c.Model.Record()), runtime.DType(c.DType)
 	kvLen := runtime.Dense(call.kvLen.ptr, runtime.S32, batch)
 	planned := runtime.Buffer{Ptr: schedule.ptr, Bytes: schedule.size}
 	err := r.d.Schedule(s, runtime.ScheduleArgs{Batch: call.batch(), Splits: call.splits(), KVLen: kvLen, Buffer: planned})
 	if err != nil {
 		return err
 	}
-	stride := int64(call.headStride)
 	a := runtime.DecodeArgs{
 		Batch: call.batch(), Splits: call.splits(),
 		KV: runtime.Tensor{
@@ -79,19 +78,16 @@ func (r *runtimeDecoder) run(s runtime.Stream, schedule, workspace buffer) error
 		KVLen:      kvLen,
 		Schedule:   planned,
 		Workspace:  runtime.Buffer{Ptr: workspace.ptr, Bytes: workspace.size},
-		Out: runtime.Tensor{
-			Ptr: call.out.ptr, DType: dtype, Shape: []int64{batch, sq, heads, latent},
-			Strides: []int64{sq * heads * stride, heads * stride, stride, 1},
-		},
-		LSE:      runtime.Dense(call.lse.ptr, runtime.F32, batch, sq, heads),
-		Scale:    float32(c.SoftmaxScale()),
-		LSEBase2: c.LSEBase == "2",
+		Out:        call.rows.batched(call.out.ptr, dtype, batch, sq),
+		LSE:        runtime.Dense(call.lse.ptr, runtime.F32, batch, sq, heads),
+		Scale:      float32(c.SoftmaxScale()),
+		LSEBase2:   c.LSEBase == "2",
 	}
 	if c.Layout.Q == "split" {
-		a.QLatent = runtime.Dense(call.q.ptr, dtype, batch, sq, heads, latent)
-		a.QRope = runtime.Dense(call.qRope.ptr, dtype, batch, sq, heads, record-latent)
+		a.QLatent = call.qRows.batched(call.q.ptr, dtype, batch, sq)
+		a.QRope = call.ropeRows.batched(call.qRope.ptr, dtype, batch, sq)
 	} else {
-		a.Q = runtime.Dense(call.q.ptr, dtype, batch, sq, heads, record)
+		a.Q = call.qRows.batched(call.q.ptr, dtype, batch, sq)
 	}
 	return r.d.Run(s, a)
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -98,14 +97,15 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 		Weights:    runtime.Dense(up.values(c, "w_kv_b", in.Weights), t, int64(mod.Heads), int64(mod.Nope+mod.Value), int64(mod.Latent)),
 		Scale:      float32(c.SoftmaxScale()), LSEBase2: c.LSEBase == "2",
 	}
-	rows := func(p runtime.Ptr, width int) runtime.Tensor {
-		return runtime.Dense(p, t, int64(tokens), int64(mod.Heads), int64(width))
+	query := func(name string, values []float32, width int) runtime.Tensor {
+		rows := queryRows(c, tokens, width)
+		return rows.tensor(up.values(c, name, rows.spread(values)), t)
 	}
 	if c.Layout.Q == "split" {
 		nope, rope := in.SplitQ()
-		args.QNope, args.QRope = rows(up.values(c, "q_nope", nope), mod.Nope), rows(up.values(c, "q_rope", rope), mod.Rope)
+		args.QNope, args.QRope = query("q_nope", nope, mod.Nope), query("q_rope", rope, mod.Rope)
 	} else {
-		args.Q = rows(up.values(c, "q", in.Q), mod.Nope+mod.Rope)
+		args.Q = query("q", in.Q, mod.Nope+mod.Rope)
 	}
 	cuQ := up.upload("cu_q", encodeInts(in.CuQ))
 	if up.err != nil {
@@ -123,14 +123,13 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 		return nil, plan, err
 	}
 	var buffers [4]buffer
-	gap := outGapOf(c)
-	stride := int64(mod.Value + gap)
+	outs := outRows(c, tokens, mod.Value)
 	for i, b := range []struct {
 		name  string
 		bytes int64
 	}{
 		{"schedule", plan.ScheduleBytes}, {"workspace", plan.WorkspaceBytes},
-		{"out", int64(tokens*mod.Heads) * stride * int64(c.DType.Size())}, {"lse", int64(tokens * mod.Heads * 4)},
+		{"out", int64(outs.elements() * c.DType.Size())}, {"lse", int64(tokens * mod.Heads * 4)},
 	} {
 		if buffers[i], err = m.guard(b.name, b.bytes); err != nil {
 			return nil, plan, err
@@ -139,7 +138,7 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 	schedule, workspace, out, lse := buffers[0], buffers[1], buffers[2], buffers[3]
 	args.Schedule = runtime.Buffer{Ptr: schedule.ptr, Bytes: schedule.size}
 	args.Workspace = runtime.Buffer{Ptr: workspace.ptr, Bytes: workspace.size}
-	args.Out = runtime.Tensor{Ptr: out.ptr, DType: t, Shape: []int64{int64(tokens), int64(mod.Heads), int64(mod.Value)}, Strides: []int64{int64(mod.Heads) * stride, stride, 1}}
+	args.Out = outs.tensor(out.ptr, t)
 	args.LSE = runtime.Dense(lse.ptr, runtime.F32, int64(tokens), int64(mod.Heads))
 
 	captured := c.Graph != nil
@@ -188,7 +187,7 @@ func (r *Runner) extendOnce(in *cases.Extend, m *memory) (results [][]byte, plan
 // judgeExtend compares the bytes of out and lse with the oracle.
 func (r *Runner) judgeExtend(in *cases.Extend, plan runtime.ExtendPlan, results [][]byte) (outcome Outcome, err error) {
 	c := in.Case
-	heads, size := c.Model.Heads, c.DType.Size()
+	heads := c.Model.Heads
 	describe := func(row int) string {
 		token, sequence := row/heads, 0
 		for int(in.CuQ[sequence+1]) <= token {
@@ -198,31 +197,21 @@ func (r *Runner) judgeExtend(in *cases.Extend, plan runtime.ExtendPlan, results 
 		return fmt.Sprintf("sequence %d (%d queries, %d keys), query %d, head %d (sees %d keys)", sequence, queries, c.KVLen[sequence], j, row%heads,
 			oracle.Visible(c.Causal, c.KVLen[sequence], queries, j))
 	}
-	width, stride := c.Model.Value*size, (c.Model.Value+outGapOf(c))*size
-	var out []float32
-	for row := range in.Tokens() * heads {
-		at := results[0][row*stride:][:stride]
-		for i := 0; i < stride && c.Fill.Out == "nan"; i += size {
-			poisoned := binary.LittleEndian.Uint16(at[i:]) == 0xffff
-			if i < width && poisoned {
-				return outcome, fmt.Errorf("%s: out[%d] was not written", describe(row), i/size)
-			}
-			if i >= width && !poisoned {
-				return outcome, fmt.Errorf("%s: element %d of the gap after it was written", describe(row), (i-width)/size)
-			}
-		}
-		if binary.LittleEndian.Uint32(results[1][4*row:]) == 0xffffffff {
-			return outcome, fmt.Errorf("%s: lse was not written", describe(row))
-		}
-		out = c.DType.Decode(out, at[:width])
+	if err := lseWritten(results[1], describe); err != nil {
+		return outcome, err
 	}
+	raw, err := outRows(c, in.Tokens(), c.Model.Value).gather(c, results[0], describe)
+	if err != nil {
+		return outcome, err
+	}
+	out := c.DType.Decode(nil, raw)
 	lse := dtype.F32.Decode(nil, results[1])
 	if r.Dump != "" {
 		if err := dumpExtend(filepath.Join(r.Dump, c.Name), in, out, lse); err != nil {
 			return outcome, err
 		}
 	}
-	outcome.Errors, err = compare(in.Oracle().Run(), out, lse, c.LSEBase == "2", c.Tolerance, describe)
+	outcome.Errors, err = compare(in.Reference(), out, lse, c.LSEBase == "2", c.Tolerance, describe)
 	outcome.Notes = fmt.Sprintf("%d chunks of %d tokens", plan.Chunks, plan.Chunk)
 	return outcome, err
 }

@@ -168,7 +168,7 @@ func (f *fakeDecoder) compute() error {
 		for j, v := range r.Row(i) {
 			row[j] = float32(v)
 		}
-		copy(out[i*f.call.headStride*c.DType.Size():], c.DType.Encode(nil, row))
+		copy(out[f.call.rows.place(i)*f.call.rows.pitch()*c.DType.Size():], c.DType.Encode(nil, row))
 		l := r.LSE[i]
 		if c.LSEBase == "2" {
 			l /= math.Ln2

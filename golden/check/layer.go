@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -78,7 +77,7 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 	if err != nil {
 		return nil, nil, err
 	}
-	mod, t, tokens, sequences := c.Model, runtime.DType(c.DType), int64(in.Tokens()), int64(len(c.KVLen))
+	mod, t, sequences := c.Model, runtime.DType(c.DType), int64(len(c.KVLen))
 	requests, paths := layerRequests(c)
 	if p, err = l.Plan(requests, runtime.LayerOptions{Workspace: c.Workspace, Paths: paths, Chunk: c.Chunk}); err != nil {
 		return nil, nil, err
@@ -97,14 +96,15 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 		Weights: runtime.Dense(up.values(c, "w_kv_b", in.Weights), t, int64(mod.Heads), int64(mod.Nope+mod.Value), int64(mod.Latent)),
 		Scale:   float32(c.SoftmaxScale()),
 	}
-	rows := func(p runtime.Ptr, width int) runtime.Tensor {
-		return runtime.Dense(p, t, tokens, int64(mod.Heads), int64(width))
+	query := func(name string, values []float32, width int) runtime.Tensor {
+		rows := queryRows(c, in.Tokens(), width)
+		return rows.tensor(up.values(c, name, rows.spread(values)), t)
 	}
 	if c.Layout.Q == "split" {
 		nope, rope := in.SplitQ()
-		args.QNope, args.QRope = rows(up.values(c, "q_nope", nope), mod.Nope), rows(up.values(c, "q_rope", rope), mod.Rope)
+		args.QNope, args.QRope = query("q_nope", nope, mod.Nope), query("q_rope", rope, mod.Rope)
 	} else {
-		args.Q = rows(up.values(c, "q", in.Q), mod.Nope+mod.Rope)
+		args.Q = query("q", in.Q, mod.Nope+mod.Rope)
 	}
 	if up.err != nil {
 		return nil, nil, up.err
@@ -121,12 +121,12 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 		return nil, nil, err
 	}
 	args.KVLen = runtime.Dense(kvLen.ptr, runtime.S32, sequences)
-	stride := int64(mod.Value + outGapOf(c))
+	outs := outRows(c, in.Tokens(), mod.Value)
 	var buffers [3]buffer
 	for i, b := range []struct {
 		name  string
 		bytes int64
-	}{{"schedule", p.ScheduleBytes}, {"workspace", p.WorkspaceBytes}, {"out", tokens * int64(mod.Heads) * stride * int64(c.DType.Size())}} {
+	}{{"schedule", p.ScheduleBytes}, {"workspace", p.WorkspaceBytes}, {"out", int64(outs.elements() * c.DType.Size())}} {
 		if buffers[i], err = m.guard(b.name, b.bytes); err != nil {
 			return nil, nil, err
 		}
@@ -134,7 +134,7 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 	schedule, workspace, out := buffers[0], buffers[1], buffers[2]
 	args.Schedule = runtime.Buffer{Ptr: schedule.ptr, Bytes: schedule.size}
 	args.Workspace = runtime.Buffer{Ptr: workspace.ptr, Bytes: workspace.size}
-	args.Out = runtime.Tensor{Ptr: out.ptr, DType: t, Shape: []int64{tokens, int64(mod.Heads), int64(mod.Value)}, Strides: []int64{int64(mod.Heads) * stride, stride, 1}}
+	args.Out = outs.tensor(out.ptr, t)
 
 	captured := c.Graph != nil
 	before := func() error {
@@ -174,36 +174,29 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 // in float64.
 func (r *Runner) judgeLayer(in *cases.Extend, p *runtime.LayerPlan, raw []byte) (outcome Outcome, err error) {
 	c := in.Case
-	heads, size := c.Model.Heads, c.DType.Size()
-	width, stride := c.Model.Value*size, (c.Model.Value+outGapOf(c))*size
-	want := in.Oracle().Run()
-	var out []float32
-	for row := range in.Tokens() * heads {
+	heads, width := c.Model.Heads, c.Model.Value
+	describe := func(row int) string {
 		token, sequence := row/heads, 0
 		for int(in.CuQ[sequence+1]) <= token {
 			sequence++
 		}
 		queries, j := c.Queries(sequence), token-int(in.CuQ[sequence])
-		name := fmt.Sprintf("request %d (%s, %d new of %d), new token %d, head %d (sees %d tokens)", sequence, p.Paths[sequence], queries, c.KVLen[sequence],
+		return fmt.Sprintf("request %d (%s, %d new of %d), new token %d, head %d (sees %d tokens)", sequence, p.Paths[sequence], queries, c.KVLen[sequence],
 			j, row%heads, oracle.Visible(true, c.KVLen[sequence], queries, j))
-		at := raw[row*stride:][:stride]
-		for i := 0; i < stride && c.Fill.Out == "nan"; i += size {
-			poisoned := binary.LittleEndian.Uint16(at[i:]) == 0xffff
-			if i < width && poisoned {
-				return outcome, fmt.Errorf("%s: out[%d] was not written", name, i/size)
-			}
-			if i >= width && !poisoned {
-				return outcome, fmt.Errorf("%s: element %d of the gap after it was written", name, (i-width)/size)
-			}
-		}
-		got := c.DType.Decode(nil, at[:width])
-		out = append(out, got...)
+	}
+	dense, err := outRows(c, in.Tokens(), width).gather(c, raw, describe)
+	if err != nil {
+		return outcome, err
+	}
+	want, out := in.Reference(), c.DType.Decode(nil, dense)
+	for row := range in.Tokens() * heads {
+		got := out[row*width:][:width]
 		e, err := rowError(want.Row(row), got)
 		if err == nil && e > c.Tolerance.Out {
 			err = fmt.Errorf("out is off by %.2e of its norm, more than %.0e", e, c.Tolerance.Out)
 		}
 		if err != nil {
-			return outcome, fmt.Errorf("%s: %w", name, err)
+			return outcome, fmt.Errorf("%s: %w", describe(row), err)
 		}
 		outcome.Errors.Out = max(outcome.Errors.Out, e)
 	}

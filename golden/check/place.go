@@ -31,9 +31,10 @@ func placePool(in *cases.Decode, m *memory) (buffer, error) {
 // placeDecode allocates and fills the call's buffers beside the cache.
 func placeDecode(in *cases.Decode, kv buffer, m *memory) (*decodeCall, error) {
 	c := in.Case
-	call := &decodeCall{in: in, kv: kv, headStride: c.Model.Latent}
-	if c.Layout.Out == "padded" {
-		call.headStride += outGap
+	tokens := len(in.KVLen) * in.QLen
+	call := &decodeCall{in: in, kv: kv, rows: outRows(c, tokens, c.Model.Latent), qRows: queryRows(c, tokens, c.Model.Record())}
+	if c.Layout.Q == "split" {
+		call.qRows, call.ropeRows = queryRows(c, tokens, c.Model.Latent), queryRows(c, tokens, c.Model.Rope)
 	}
 	var err error
 	upload := func(b *buffer, name string, data []byte) {
@@ -43,10 +44,10 @@ func placeDecode(in *cases.Decode, kv buffer, m *memory) (*decodeCall, error) {
 	}
 	if c.Layout.Q == "split" {
 		latent, rope := in.SplitQ()
-		upload(&call.q, "q_latent", c.DType.Encode(nil, latent))
-		upload(&call.qRope, "q_rope", c.DType.Encode(nil, rope))
+		upload(&call.q, "q_latent", c.DType.Encode(nil, call.qRows.spread(latent)))
+		upload(&call.qRope, "q_rope", c.DType.Encode(nil, call.ropeRows.spread(rope)))
 	} else {
-		upload(&call.q, "q", c.DType.Encode(nil, in.Q))
+		upload(&call.q, "q", c.DType.Encode(nil, call.qRows.spread(in.Q)))
 	}
 	upload(&call.table, "block_table", encodeInts(in.Table))
 	lengths := in.KVLen
@@ -61,11 +62,10 @@ func placeDecode(in *cases.Decode, kv buffer, m *memory) (*decodeCall, error) {
 		return nil, err
 	}
 
-	rows := int64(len(in.KVLen) * in.QLen * c.Model.Heads)
-	if call.out, err = m.guard("out", rows*int64(call.headStride*c.DType.Size())); err != nil {
+	if call.out, err = m.guard("out", int64(call.rows.elements()*c.DType.Size())); err != nil {
 		return nil, err
 	}
-	call.lse, err = m.guard("lse", rows*4)
+	call.lse, err = m.guard("lse", int64(tokens*c.Model.Heads*4))
 	return call, err
 }
 
@@ -78,7 +78,7 @@ func inputsIntact(call *decodeCall, m *memory) error {
 	}
 	inputs := []input{{call.table, encodeInts(in.Table)}, {call.kvLen, encodeInts(in.KVLen)}}
 	if in.Case.Layout.Q == "joint" {
-		inputs = append(inputs, input{call.q, in.Case.DType.Encode(nil, in.Q)})
+		inputs = append(inputs, input{call.q, in.Case.DType.Encode(nil, call.qRows.spread(in.Q))})
 	}
 	_, spans, err := in.Pool.Upload()
 	if err != nil {

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -24,7 +23,8 @@ type prefillCall struct {
 	schedule buffer
 	out, lse buffer
 
-	headStride int // elements from an output head to the next
+	qRows, ropeRows rowLayout // of q, or of its two parts
+	rows            rowLayout // of the output
 }
 
 func (call *prefillCall) size() int   { return call.in.Case.DType.Size() }
@@ -57,18 +57,16 @@ func (r *Runner) runPrefill(c *cases.Case) (outcome Outcome, err error) {
 			return first.same(result, fmt.Sprintf("with seed %d", r.Seed))
 		}
 		first = result
-		out, err := result.gather()
+		raw, err := result.gather()
 		if err != nil {
 			return err
 		}
+		out := c.DType.Decode(nil, raw)
 		lse := dtype.F32.Decode(nil, result.lse)
 		if r.Dump != "" {
 			if err := dumpPrefill(filepath.Join(r.Dump, c.Name), in, out, lse); err != nil {
 				return err
 			}
-		}
-		if err := result.everyWritten(); err != nil {
-			return err
 		}
 		outcome.Errors, err = compare(in.Oracle().Run(), out, lse, c.LSEBase == "2", c.Tolerance, result.call.describe)
 		return err
@@ -114,7 +112,7 @@ type prefillResult struct {
 // same reports the first difference to other, which r had otherwise.
 func (r prefillResult) same(other prefillResult, otherwise string) error {
 	if at := differs(r.out, other.out); at >= 0 {
-		return fmt.Errorf("out differs from that %s at byte %d, %s", otherwise, at, r.call.describe(at/(r.call.headStride*r.call.size())))
+		return fmt.Errorf("out differs from that %s at byte %d, %s", otherwise, at, r.call.describe(r.call.rows.row(at/(r.call.rows.pitch()*r.call.size()))))
 	}
 	if at := differs(r.lse, other.lse); at >= 0 {
 		return fmt.Errorf("lse differs from that %s, %s", otherwise, r.call.describe(at/4))
@@ -122,50 +120,12 @@ func (r prefillResult) same(other prefillResult, otherwise string) error {
 	return nil
 }
 
-// rows calls f with every row of the output and with the gap after it.
-func (r prefillResult) rows(f func(row int, values, gap []byte) error) error {
-	stride, width := r.call.headStride*r.call.size(), r.call.in.Case.Model.Value*r.call.size()
-	for at := 0; at < len(r.out); at += stride {
-		if err := f(at/stride, r.out[at:at+width], r.out[at+width:at+stride]); err != nil {
-			return err
-		}
+// gather returns the output as dense rows, after looking at what was written.
+func (r prefillResult) gather() ([]byte, error) {
+	if err := lseWritten(r.lse, r.call.describe); err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// gather returns the output without its gaps, which must hold the poison.
-func (r prefillResult) gather() (values []float32, err error) {
-	c := r.call.in.Case
-	err = r.rows(func(row int, out, gap []byte) error {
-		values = c.DType.Decode(values, out)
-		for i, b := range gap {
-			if c.Fill.Out == "nan" && b != 0xff {
-				return fmt.Errorf("%s: byte %d of the gap after it was written", r.call.describe(row), i)
-			}
-		}
-		return nil
-	})
-	return values, err
-}
-
-// everyWritten reports elements that still hold the poison.
-func (r prefillResult) everyWritten() error {
-	for i := 0; i < len(r.lse); i += 4 {
-		if binary.LittleEndian.Uint32(r.lse[i:]) == 0xffffffff {
-			return fmt.Errorf("%s: lse was not written", r.call.describe(i/4))
-		}
-	}
-	if r.call.in.Case.Fill.Out != "nan" {
-		return nil
-	}
-	return r.rows(func(row int, out, _ []byte) error {
-		for i := 0; i < len(out); i += 2 {
-			if binary.LittleEndian.Uint16(out[i:]) == 0xffff {
-				return fmt.Errorf("%s: out[%d] was not written", r.call.describe(row), i/2)
-			}
-		}
-		return nil
-	})
+	return r.call.rows.gather(r.call.in.Case, r.out, r.call.describe)
 }
 
 // prefillOnce runs the case in fresh memory, under the device's schedule.
@@ -186,9 +146,11 @@ func (r *Runner) prefillOnce(in *cases.Prefill) (result prefillResult, err error
 // placePrefill allocates and fills the call's buffers but for the schedule.
 func placePrefill(in *cases.Prefill, m *memory) (*prefillCall, error) {
 	c := in.Case
-	call := &prefillCall{in: in, headStride: c.Model.Value}
-	if c.Layout.Out == "padded" {
-		call.headStride += outGap
+	call := &prefillCall{in: in}
+	model := c.Model
+	call.rows, call.qRows = outRows(c, call.tokens(), model.Value), queryRows(c, call.tokens(), model.Nope+model.Rope)
+	if c.Layout.Q == "split" {
+		call.qRows, call.ropeRows = queryRows(c, call.tokens(), model.Nope), queryRows(c, call.tokens(), model.Rope)
 	}
 	var err error
 	for _, i := range call.inputs() {
@@ -202,11 +164,10 @@ func placePrefill(in *cases.Prefill, m *memory) (*prefillCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := int64(call.tokens() * c.Model.Heads)
-	if call.out, err = m.guard("out", rows*int64(call.headStride*call.size())); err != nil {
+	if call.out, err = m.guard("out", int64(call.rows.elements()*call.size())); err != nil {
 		return nil, err
 	}
-	call.lse, err = m.guard("lse", rows*4)
+	call.lse, err = m.guard("lse", int64(call.tokens()*c.Model.Heads*4))
 	return call, err
 }
 
@@ -225,9 +186,9 @@ func (call *prefillCall) inputs() []prefillInput {
 	}
 	if in.Case.Layout.Q == "split" {
 		nope, rope := in.SplitQ()
-		return append(inputs, prefillInput{&call.q, "q_nope", t.Encode(nil, nope)}, prefillInput{&call.qRope, "q_rope", t.Encode(nil, rope)})
+		return append(inputs, prefillInput{&call.q, "q_nope", t.Encode(nil, call.qRows.spread(nope))}, prefillInput{&call.qRope, "q_rope", t.Encode(nil, call.ropeRows.spread(rope))})
 	}
-	return append(inputs, prefillInput{&call.q, "q", t.Encode(nil, in.Q)})
+	return append(inputs, prefillInput{&call.q, "q", t.Encode(nil, call.qRows.spread(in.Q))})
 }
 
 // inputsIntact reports an input that the run changed.

@@ -66,21 +66,20 @@ func (r *runtimePrefiller) run(s runtime.Stream) error {
 	if err != nil {
 		return err
 	}
-	stride := int64(call.headStride)
 	a := runtime.PrefillArgs{
 		Sequences: r.sequences(),
 		KVUp:      runtime.Dense(call.up.ptr, t, keys, heads, nope+value),
 		KRope:     runtime.Tensor{Ptr: call.rope.ptr, DType: t, Shape: []int64{keys, rope}, Strides: []int64{int64(in.RopeStride), 1}},
 		Schedule:  schedule,
-		Out:       runtime.Tensor{Ptr: call.out.ptr, DType: t, Shape: []int64{tokens, heads, value}, Strides: []int64{heads * stride, stride, 1}},
+		Out:       call.rows.tensor(call.out.ptr, t),
 		LSE:       runtime.Dense(call.lse.ptr, runtime.F32, tokens, heads),
 		Scale:     float32(c.SoftmaxScale()),
 		LSEBase2:  c.LSEBase == "2",
 	}
 	if c.Layout.Q == "split" {
-		a.QNope, a.QRope = runtime.Dense(call.q.ptr, t, tokens, heads, nope), runtime.Dense(call.qRope.ptr, t, tokens, heads, rope)
+		a.QNope, a.QRope = call.qRows.tensor(call.q.ptr, t), call.ropeRows.tensor(call.qRope.ptr, t)
 	} else {
-		a.Q = runtime.Dense(call.q.ptr, t, tokens, heads, nope+rope)
+		a.Q = call.qRows.tensor(call.q.ptr, t)
 	}
 	return r.p.Run(s, a)
 }
