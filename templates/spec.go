@@ -91,11 +91,11 @@ func (s Spec) WithDefaults() Spec {
 	set(&s.BlockN, pageTokens)
 	set(&s.Cluster, 1)
 	set(&s.Stages, 2)
-	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
-		s.BlockH = balancedBlock(s.Rows())
-	}
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
+	}
+	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
+		s.BlockH = s.balancedBlock()
 	}
 	return s
 }
@@ -108,13 +108,17 @@ const (
 	seesawBlockH = 64 // on wgmma's M
 )
 
-// balancedBlock returns the row block for so many rows: the smallest multiple
-// of 8 that holds them where they can lie on wgmma's N, 64 beyond.
-func balancedBlock(rows int) int {
-	if rows > swapBlockH {
+// balancedBlock returns the row block for the spec's rows: the smallest multiple
+// of 8 that holds them where they can lie on wgmma's N, 64 beyond; where two tiles
+// do not fit beside 64 rows, the smallest that holds them in as few blocks as can be.
+func (s Spec) balancedBlock() int {
+	s.BlockH = seesawBlockH
+	known := slices.Contains(latentWidths, s.Latent) && slices.Contains(ropeWidths, s.Rope) && max(s.Heads, s.SQ) <= maxRows // others are refused
+	if !known || s.Rows() > swapBlockH && s.maxStages() >= 2 {
 		return seesawBlockH
 	}
-	return (rows + 7) / 8 * 8
+	blocks := ceilQuotient(s.Rows(), swapBlockH)
+	return ceilQuotient(ceilQuotient(s.Rows(), blocks), 8) * 8
 }
 
 // rowsOnM reports whether the spec's rows lie on wgmma's M.
@@ -189,7 +193,11 @@ func (s Spec) Validate() error {
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")
 	}
-	if most := s.maxStages(); s.Stages > most {
+	most := s.maxStages()
+	if most < 2 && s.BlockH == seesawBlockH {
+		return refuse("block-h", s.BlockH, swapBlockH, "%d bytes of shared memory do not hold two tiles of %d bytes beside so many rows", hopper.SharedLimit, s.kvTile().Bytes())
+	}
+	if s.Stages > most {
 		return refuse("stages", s.Stages, most, "%d bytes of shared memory hold at most %d tiles of %d bytes beside the queries",
 			hopper.SharedLimit, most, s.kvTile().Bytes())
 	}

@@ -75,6 +75,33 @@ func refusal(t *testing.T, s Spec) *SpecError {
 	return e
 }
 
+// TestEveryWidthTakesAnyRows: the default row block leaves room for two tiles,
+// whatever the widths; one that does not is refused for itself.
+func TestEveryWidthTakesAnyRows(t *testing.T) {
+	for _, latent := range latentWidths {
+		for _, rope := range ropeWidths {
+			for _, rows := range []int{1, 40, 41, 42, 64, 80, 81, 128, 640} {
+				s := Spec{Heads: rows, Latent: latent, Rope: rope}
+				if err := s.WithDefaults().Validate(); err != nil {
+					t.Errorf("%d rows of %d+%d: %v", rows, latent, rope, err)
+				}
+				s.BlockH = 64
+				var e *SpecError
+				err := s.WithDefaults().Validate()
+				if refused := errors.As(err, &e); refused != (latent+rope == 640) || refused && (e.Field != "block-h" || e.Nearest != 40) {
+					t.Errorf("%d rows of %d+%d in blocks of 64: %v", rows, latent, rope, err)
+				}
+			}
+		}
+	}
+	if got := (Spec{Heads: 42, Rope: 128}).WithDefaults().BlockH; got != 24 {
+		t.Errorf("42 rows of 640 columns are in blocks of %d, not 24", got)
+	}
+	if refusal(t, Spec{Heads: 42, Rope: 128}) != nil || refusal(t, Spec{Heads: 42, Rope: 128, BlockH: 64}) == nil {
+		t.Error("it builds otherwise")
+	}
+}
+
 // TestRefusals: whatever number a field is given, the kernel builds or is
 // refused for that field with the nearest number that builds.
 func TestRefusals(t *testing.T) {

@@ -33,3 +33,22 @@ func TestCheckOnTheEmulator(t *testing.T) {
 		t.Errorf("exit %d, stdout\n%s", code, stdout)
 	}
 }
+
+func TestCheckRandom(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := mlagen("check", "-random", "10", "-seed", "4", "-op", "append,merge,decode", "-cost", "0.15", "-failures", dir)
+	if code != 0 || !strings.Contains(stdout, "\n10 cases in ") || !strings.Contains(stdout, " 10 passed (") {
+		t.Errorf("exit %d, stderr %q, stdout\n%s", code, stderr, stdout)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("it wrote %v", left)
+	}
+	for _, wrong := range [][]string{
+		{"-random", "-1"}, {"-random", "3", "x.json"}, {"-for", "-1s"}, {"-random", "3", "-seeds", "2"}, {"-random", "3", "-op", "decode,attend"},
+		{"-sms", "-2", "x.json"}, {"-random", "3", "-sms", "2"}, {"-random", "3", "-dump", dir},
+	} {
+		if code, stdout, stderr := mlagen(append([]string{"check"}, wrong...)...); code != 2 || stdout != "" || stderr == "" {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q", wrong, code, stdout, stderr)
+		}
+	}
+}

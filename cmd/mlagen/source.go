@@ -42,7 +42,7 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 
 // BlockH implements runtime.Chooser.
 func (s source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
-	return templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms)
+	return s.fitting(shape, templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms))
 }
 
 // Splits implements runtime.Chooser.
@@ -50,13 +50,16 @@ func (s source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	rows := shape.Heads * shape.SQ
 	block := shape.BlockH
 	if block == 0 {
-		block = templates.ChooseBlockH(rows, batch, tokens, sms)
+		block = s.BlockH(shape, batch, tokens, sms)
 	}
 	return templates.ChooseSplits(rows, block, batch, tokens, sms)
 }
 
 // RowBlocks implements tune.Source.
-func (s source) RowBlocks(shape runtime.DecodeShape) []int { return s.rowBlocks(shape.Heads, shape.SQ) }
+func (s source) RowBlocks(shape runtime.DecodeShape) []int {
+	s.tune.Latent, s.tune.Rope = shape.Latent, shape.Rope
+	return s.rowBlocks(shape.Heads, shape.SQ)
+}
 
 // Estimate implements tune.Estimator.
 func (s source) Estimate(shape runtime.DecodeShape, batch, tokens, splits, sms int) float64 {
@@ -67,6 +70,17 @@ var (
 	_ tune.Source    = source{}
 	_ tune.Estimator = source{}
 )
+
+// fitting returns the row block, or the shape's default where the widths leave no
+// room for it in shared memory.
+func (s source) fitting(shape runtime.DecodeShape, block int) int {
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, DType: string(shape.DType), BlockH: block}
+	if spec.WithDefaults().Validate() == nil {
+		return block
+	}
+	spec.BlockH = 0
+	return spec.WithDefaults().BlockH
+}
 
 const (
 	mostBlockH    = 128

@@ -34,6 +34,7 @@ func (c *Case) Validate() error {
 	need(rows || c.Layout.QRows == "dense" && c.Layout.Out != "heads", "layout.q_rows and layout.out %q are for decode, prefill, extend and layer", "heads")
 	for i, relation := range c.Holds {
 		oneOf(fmt.Sprintf("holds[%d]", i), relation, Relations[c.Op]...)
+		need(c.Op != "decode" || relation != SplitMerged || c.QLen.All == 1, "holds %s is for decodes of one query token: of several, none but the last sees all keys of the first part", relation)
 	}
 	oneOf("partial", string(c.Partial), "", string(c.DType), string(dtype.F32))
 	oneOf("rotate", c.Rotate, "", "interleaved", "half")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/runtime"
@@ -88,6 +90,7 @@ type Runner struct {
 	appends map[runtime.AppendShape]*runtime.AppendKV
 	loaded  map[any]io.Closer // of other operations, by shape
 	open    func(*decodeCall) (decoder, error)
+	states  func(*cases.Merge) (out, lse []byte, err error) // merged
 
 	prefills     map[runtime.PrefillShape]*runtime.Prefill
 	openPrefills func(*prefillCall) (prefiller, error)
@@ -102,7 +105,7 @@ func New(o Options) *Runner {
 		appends: map[runtime.AppendShape]*runtime.AppendKV{},
 		loaded:  map[any]io.Closer{},
 	}
-	r.open = r.openDecode
+	r.open, r.states = r.openDecode, r.mergeStates
 	r.prefills, r.openPrefills = map[runtime.PrefillShape]*runtime.Prefill{}, r.openPrefill
 	return r
 }
@@ -124,6 +127,11 @@ func (r *Runner) Case(c *cases.Case) Outcome {
 		return Outcome{Name: c.Name, Status: Failed, Reason: fmt.Sprintf("op %q is unknown", c.Op)}
 	}
 	outcome, err := run(c)
+	if err == nil {
+		if err = r.relate(c); err == nil && len(c.Holds) > 0 {
+			outcome.Notes = strings.TrimSuffix(strings.Join(slices.Concat(c.Holds, []string{outcome.Notes}), ", "), ", ")
+		}
+	}
 	outcome.Name = c.Name
 	var why skip
 	switch {

@@ -149,9 +149,10 @@ func (f *fakeDecoder) compute() error {
 		Q: func(request, token, head int) []float32 {
 			row := (request*in.QLen+token)*m.Heads + head
 			if c.Layout.Q == "split" {
-				return append(read(q, c.DType, row*m.Latent, m.Latent), read(bytesOf(f.call.qRope), c.DType, row*m.Rope, m.Rope)...)
+				l, r := f.call.qRows, f.call.ropeRows
+				return append(read(q, c.DType, l.place(row)*l.pitch(), m.Latent), read(bytesOf(f.call.qRope), c.DType, r.place(row)*r.pitch(), m.Rope)...)
 			}
-			return read(q, c.DType, row*m.Record(), m.Record())
+			return read(q, c.DType, f.call.qRows.place(row)*f.call.qRows.pitch(), m.Record())
 		},
 		Row: oracle.Pages(c.PageSize,
 			func(request, index int) int64 {

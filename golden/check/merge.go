@@ -91,6 +91,17 @@ func (r *Runner) runMerge(c *cases.Case) (Outcome, error) {
 	return r.underSchedules(c, once, judge)
 }
 
+// mergeStates merges and returns out and lse as dense rows.
+func (r *Runner) mergeStates(in *cases.Merge) (out, lse []byte, err error) {
+	m := &memory{driver: r.Driver}
+	defer func() { err = errors.Join(err, m.free()) }()
+	results, err := r.mergeOnce(in, layout{token: in.Heads * in.Width, head: in.Width, lseToken: in.Heads, lseHead: 1}, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	return results[0], results[1], nil
+}
+
 // mergeOnce merges in memory of its own and returns the bytes of out and lse.
 func (r *Runner) mergeOnce(in *cases.Merge, result layout, m *memory) ([][]byte, error) {
 	c := in.Case

@@ -91,7 +91,7 @@ func cost(c *cases.Case, emulated bool) float64 {
 	case "extend", "upproject":
 		elements += weights
 	}
-	runs := float64(c.Repeat + len(c.Holds))
+	runs := float64(c.Repeat + 2*len(c.Holds))
 	if c.BatchInvariant {
 		runs++
 	}

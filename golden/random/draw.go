@@ -51,7 +51,8 @@ func (g Group) Draw(seed uint64, number int, l Limits) *cases.Case {
 	}
 	for range pick(r, 0, 0, 1, 2) {
 		if some := cases.Relations[g.Op]; len(some) > 0 {
-			if relation := pick(r, some...); !slices.Contains(c.Holds, relation) {
+			relation := pick(r, some...)
+			if whole := g.QLen > 1 && relation == cases.SplitMerged; !whole && !slices.Contains(c.Holds, relation) {
 				c.Holds = append(c.Holds, relation)
 			}
 		}

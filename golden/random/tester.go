@@ -37,8 +37,10 @@ type Options struct {
 	// Tries is how many cases a failing one may cost to shrink.
 	Tries int
 
-	// Progress, when not nil, is told every few seconds how far the run is, and
-	// Found of every failure.
+	// Every is how often hanging cases are looked for, 0 = every 5 seconds.
+	// Progress, when not nil, is told as often how far the run is, and Found of
+	// every failure.
+	Every    time.Duration
 	Progress func(Tally)
 	Found    func(Failure)
 }
@@ -99,7 +101,10 @@ func Run(ctx context.Context, o Options) (Tally, error) {
 	for w := range o.Workers {
 		go func() { failed <- t.work(ctx, w) }()
 	}
-	tick := time.NewTicker(5 * time.Second)
+	if o.Every == 0 {
+		o.Every = 5 * time.Second
+	}
+	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
 	var errs []error
 	for left := o.Workers; left > 0; {
