@@ -31,7 +31,7 @@ func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
 	if err != nil {
 		return err
 	}
-	driver, err := d.open(false, 0)
+	driver, err := d.open(false)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 	if err != nil {
 		return err
 	}
-	driver, err := d.open(false, 0)
+	driver, err := d.open(false)
 	if err != nil {
 		return err
 	}

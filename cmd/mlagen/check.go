@@ -8,6 +8,8 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"github.com/mlagen/mlagen/golden/check"
+	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
 )
 
@@ -55,7 +57,11 @@ still does and written to -failures, from where check runs it again.`,
 			if err := d.schedules(*seeds, *seed); err != nil {
 				return err
 			}
-			driver, err := d.open(false, *sms)
+			open := d.open
+			if *sms > 0 {
+				open = func(bool) (runtime.Driver, error) { return emu.Open(emu.Options{SMs: *sms}) }
+			}
+			driver, err := open(false)
 			if err != nil {
 				return err
 			}

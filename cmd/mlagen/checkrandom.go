@@ -81,7 +81,7 @@ func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uin
 			o.Limits.Seconds = 0.4
 		}
 	} else {
-		driver, err := d.open(false, 0)
+		driver, err := d.open(false)
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,8 @@ import (
 type device struct {
 	name string
 	// open starts the device. With keepGoing a proven hazard does not fail the
-	// launch, so that the result can be looked at too. sms is the number of
-	// multiprocessors of an emulated one, 0 as it thinks best.
-	open func(keepGoing bool, sms int) (runtime.Driver, error)
+	// launch, so that the result can be looked at too.
+	open func(keepGoing bool) (runtime.Driver, error)
 
 	maxFLOP  float64 // largest conformance case, 0 = no limit
 	emulated bool    // it is an emulated one
@@ -33,13 +32,13 @@ type emulated interface {
 // devices are those that -device names, the default first.
 var devices = []device{
 	{name: "emu", open: openEmulator, maxFLOP: 20e9, emulated: true},
-	{name: "cuda", open: func(bool, int) (runtime.Driver, error) { return cuda.Open(0) }},
+	{name: "cuda", open: func(bool) (runtime.Driver, error) { return cuda.Open(0) }},
 }
 
 var _ emulated = (*emu.Driver)(nil)
 
-func openEmulator(keepGoing bool, sms int) (runtime.Driver, error) {
-	return emu.Open(emu.Options{KeepGoing: keepGoing, SMs: sms})
+func openEmulator(keepGoing bool) (runtime.Driver, error) {
+	return emu.Open(emu.Options{KeepGoing: keepGoing})
 }
 
 // schedules refuses seeds for a device that does not take them.

@@ -145,7 +145,7 @@ func (a *app) runDecode(f *runFlags, s templates.Spec) error {
 
 // runKernels runs a case once or under several schedules, and reports.
 func (a *app) runKernels(f *runFlags, d device, s templates.Spec, c *cases.Case, kernels runtime.DecodeVariants) (err error) {
-	driver, err := d.open(true, 0)
+	driver, err := d.open(true)
 	if err != nil {
 		return err
 	}

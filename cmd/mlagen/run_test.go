@@ -201,8 +201,8 @@ func TestRunOnADeviceThatTellsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := device{name: "hardware", open: func(keepGoing bool, sms int) (runtime.Driver, error) {
-		drv, err := openEmulator(keepGoing, sms)
+	d := device{name: "hardware", open: func(keepGoing bool) (runtime.Driver, error) {
+		drv, err := openEmulator(keepGoing)
 		return hardware{drv}, err
 	}}
 	var out bytes.Buffer

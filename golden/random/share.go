@@ -160,11 +160,28 @@ func (h *handle) NewStream() (runtime.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedStream{s, h}, nil
+	return &sharedStream{Stream: s, h: h}, nil
 }
 
 func (h *handle) NewEvent() (runtime.Event, error) {
 	return nil, errors.New("a shared device has no events: nothing is timed on it")
+}
+
+// compiling is a view of a device whose driver compiles apart from loading,
+// which it does for several at a time.
+type compiling struct {
+	*handle
+	compiler runtime.Compiler
+}
+
+func (c compiling) Toolchain() runtime.Toolchain              { return c.compiler.Toolchain() }
+func (c compiling) Compile(ptx []byte) (runtime.Image, error) { return c.compiler.Compile(ptx) }
+
+func (c compiling) LoadImage(code []byte) (m runtime.Module, err error) {
+	if err = c.do(func() error { m, err = c.compiler.LoadImage(code); return err }); err != nil {
+		return nil, err
+	}
+	return &sharedModule{m, c.handle}, nil
 }
 
 // Close leaves the device to the others.
@@ -186,8 +203,12 @@ func (m *sharedModule) Unload() error { return m.h.do(m.Module.Unload) }
 // to its end, or to the stream's, its worker has the device for itself.
 type sharedStream struct {
 	runtime.Stream
-	h *handle
+	h         *handle
+	capturing bool
 }
+
+// Capturing reports whether the stream is recording a graph.
+func (s *sharedStream) Capturing() bool { return s.capturing }
 
 func (s *sharedStream) Launch(l runtime.Launch) error {
 	return s.h.do(func() error { return s.Stream.Launch(l) })
@@ -220,13 +241,13 @@ func (s *sharedStream) BeginCapture() error {
 		s.h.loads.Unlock()
 		return err
 	}
-	s.h.capturing = true
+	s.h.capturing, s.capturing = true, true
 	return nil
 }
 
 func (s *sharedStream) ended() {
-	if s.h.capturing {
-		s.h.capturing = false
+	if s.capturing {
+		s.h.capturing, s.capturing = false, false
 		s.h.mu.Unlock()
 		s.h.loads.Unlock()
 	}

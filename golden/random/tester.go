@@ -320,5 +320,10 @@ func (t *tester) suspect(all []*cases.Case, reason string) {
 // Share lets groups use one device side by side.
 func Share(d runtime.Driver) func(Group) (runtime.Driver, error) {
 	s := &shared{driver: d}
-	return func(Group) (runtime.Driver, error) { return s.handle(), nil }
+	return func(Group) (runtime.Driver, error) {
+		if c, ok := d.(runtime.Compiler); ok {
+			return compiling{s.handle(), c}, nil
+		}
+		return s.handle(), nil
+	}
 }
