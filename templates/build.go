@@ -128,3 +128,13 @@ func find(name string) (template, error) {
 	}
 	return template{}, fmt.Errorf("kernel %q does not exist: want one of %s", name, strings.Join(names, ", "))
 }
+
+// Validate says what of a spec, its zero fields included, the kernel called name
+// cannot be built with.
+func Validate(name string, s Spec) error {
+	t, err := find(name)
+	if err != nil {
+		return err
+	}
+	return t.family.validate(s)
+}

@@ -100,9 +100,16 @@ func (a *app) main(args []string) int {
 	return exitFailure
 }
 
+// commands are the commands in the order in which help lists them.
+func (a *app) commands() []*ffcli.Command {
+	return []*ffcli.Command{
+		a.list(), a.emit(), a.bind(), a.explain(), a.verify(), a.run(), a.check(), a.bench(), a.tune(), a.plan(), a.cache(), a.completion(), a.version(),
+	}
+}
+
 // root is the tree of commands; help collects what -h prints.
 func (a *app) root(help io.Writer) *ffcli.Command {
-	commands := []*ffcli.Command{a.list(), a.emit(), a.bind(), a.verify(), a.run(), a.check(), a.bench(), a.tune(), a.plan(), a.cache(), a.version()}
+	commands := a.commands()
 	root := &ffcli.Command{
 		Name:       "mlagen",
 		ShortUsage: "mlagen COMMAND [flags] [arguments]",
@@ -159,7 +166,7 @@ func usage(c *ffcli.Command) string {
 	if len(c.Subcommands) > 0 {
 		b.WriteString("\ncommands:\n")
 		for _, s := range c.Subcommands {
-			fmt.Fprintf(&b, "  %-8s %s\n", s.Name, s.ShortHelp)
+			fmt.Fprintf(&b, "  %-10s %s\n", s.Name, s.ShortHelp)
 		}
 	}
 	first := true
@@ -175,6 +182,12 @@ func usage(c *ffcli.Command) string {
 		}
 		b.WriteString("\n")
 	})
+	if lines := examples[c.Name]; len(lines) > 0 {
+		b.WriteString("\nexamples:\n")
+		for _, e := range lines {
+			b.WriteString("  " + e + "\n")
+		}
+	}
 	return b.String()
 }
 
