@@ -20,7 +20,7 @@ func TestWork(t *testing.T) {
 		{"expand-prefill", Spec{}, 2 * (12*64 + 8*64), 128 * 320 * 2, false},
 		{"expand-prefill", Spec{BlockM: 192}, 3 * (12*48 + 6*64), 96 * 320 * 2, false},
 		{"up-project", Spec{}, 2 * 32 * 64, 128 * 512 * 2, false},
-		{"absorb-q", Spec{BlockM: 8}, 2 * 8 * 16, (128 + 8) * 128 * 2, true},
+		{"absorb-q", Spec{BlockM: 8, BlockN: 128}, 2 * 8 * 16, (128 + 8) * 128 * 2, true},
 		{"absorb-o", Spec{BlockM: 16}, 32 * 16, (64 + 16) * 512 * 2, false},
 	} {
 		s, err := Defaults(c.kernel, c.spec)
