@@ -214,8 +214,16 @@ func (p *product) result() (d []float32, largest []float64, err error) {
 		return nil, nil, err
 	}
 	d = make([]float32, len(p.d))
-	copy(d, p.d)
-	p.Multiply(d, a, b, p.scaleD)
+	const lanes = len(wgmma.Registers{})
+	regs := make([]wgmma.Registers, len(d)/lanes)
+	at := func(i int) *uint64 { return &regs[i/lanes][i%lanes] }
+	for i, v := range p.d {
+		*at(i) = uint64(math.Float32bits(v))
+	}
+	p.Multiply(new(wgmma.Scratch), func(i, warp int) *wgmma.Registers { return &regs[4*i+warp] }, a, b, p.scaleD)
+	for i := range d {
+		d[i] = math.Float32frombits(uint32(*at(i)))
+	}
 	largest = make([]float64, len(d))
 	for i := range d {
 		t, r := i%wgmma.Threads, i/wgmma.Threads
@@ -224,7 +232,7 @@ func (p *product) result() (d []float32, largest []float64, err error) {
 			largest[i] = math.Abs(float64(p.d[i]))
 		}
 		for k := range p.K {
-			largest[i] = max(largest[i], math.Abs(a[row*p.K+k]*b[column*p.K+k]))
+			largest[i] = max(largest[i], math.Abs(a[row*p.K+k]*b[k*p.N+column]))
 		}
 	}
 	return d, largest, nil

@@ -67,3 +67,61 @@ func BenchmarkSharedMemory(b *testing.B) {
 	bar.sync 0;
 `, 2)
 }
+
+// BenchmarkWgmma multiplies tiles in shared memory, four steps of K to a wait,
+// and reports billions of floating-point operations per second.
+func BenchmarkWgmma(b *testing.B) {
+	var d []string
+	for i := range 32 {
+		d = append(d, fmt.Sprintf("%%f%d", 20+i))
+	}
+	mma := "\twgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" + strings.Join(d, ", ") + "}, %d3, %d4, %p1, 1, 1, 0, 0;\n"
+	p := compile(b, kernelText(`
+	mov.u32 %r10, smem;
+	mov.u32 %r2, 0x3f803f80;
+	mad.lo.u32 %r11, %t, 16, %r10;
+	mov.u32 %r1, 0;
+$fill:
+	st.shared.v4.b32 [%r11], {%r2, %r2, %r2, %r2};
+	add.u32 %r11, %r11, 2048;
+	add.u32 %r1, %r1, 1;
+	setp.lt.u32 %p0, %r1, 8;
+	@%p0 bra $fill;
+	fence.proxy.async;
+	bar.sync 0;
+	shr.u32 %r2, %r10, 4;
+	mov.b64 %d3, {%r2, 0x40000040};
+	add.u32 %r2, %r2, 512;
+	mov.b64 %d4, {%r2, 0x40000040};
+	setp.eq.u32 %p1, %t, 1000;
+	mov.u32 %r1, 0;
+$loop:
+	wgmma.fence.sync.aligned;
+`+mma+strings.Repeat("\tadd.u64 %d3, %d3, 2;\n\tadd.u64 %d4, %d4, 2;\n\tsetp.ne.u32 %p1, %t, 1000;\n"+mma, 3)+`	wgmma.commit_group.sync.aligned;
+	wgmma.wait_group.sync.aligned 0;
+	sub.u64 %d3, %d3, 6;
+	sub.u64 %d4, %d4, 6;
+	add.u32 %r1, %r1, 1;
+	setp.lt.u32 %p0, %r1, 100;
+	@%p0 bra $loop;
+	st.global.f32 [%mine], %f20;`))
+	for _, quiet := range []bool{false, true} {
+		b.Run(fmt.Sprintf("hazards=%v", !quiet), func(b *testing.B) {
+			m := New(Config{NoHazards: quiet})
+			out, err := m.Alloc("out", 4096)
+			if err != nil {
+				b.Fatal(err)
+			}
+			params := binary.LittleEndian.AppendUint64(nil, out)
+			var n uint64
+			for b.Loop() {
+				r, err := m.Launch(p, "k", LaunchConfig{Block: Dim{128, 1, 1}, Shared: 17408, Params: params})
+				if err != nil || len(r.Hazards) > 0 {
+					b.Fatal(err, r.Hazards)
+				}
+				n += r.Stats.WgmmaFLOPs
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}

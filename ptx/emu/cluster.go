@@ -27,7 +27,7 @@ type cluster struct {
 	async     []*transfer // under way
 	nextDue   uint64      // when the first of them is due
 	pace      pace
-	scratch   mmaScratch
+	scratch   *mmaScratch
 	conflicts []conflictCount // per instruction
 	barrier   clusterBarrier
 	polls     uint64 // rounds of try_wait time-outs without effect

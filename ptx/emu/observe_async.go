@@ -33,9 +33,45 @@ func (c *cell) unfenced(s *snapshot) bool {
 	return c.flags&(asyncWrite|threadCopy) != asyncWrite && at(s.p, int(c.writer)-1) < c.wclock
 }
 
+// readLines is readAsync of lane 0 for many lines, most of which have the same
+// history as the one before.
+func (h *hazards) readLines(w *warp, b *cta, list []uint32, a asyncAgent) {
+	sh, op := b.shadow, int32(w.at.index)
+	block, bit := uint16(a.comp/lanes), uint32(1)<<(a.comp%lanes)
+	const kind = asyncWrite | threadCopy
+	var seen, met cell // the last write that is seen, and the last readers that are known
+	for _, off := range list {
+		c := &sh.lines[off/lineBytes]
+		if c.flags&splitCell != 0 || !sh.lineInitialised(off/lineBytes) {
+			h.readAsync(w, 0, b, off, lineBytes, a)
+			continue
+		}
+		if c.writer != 0 && (c.writer != seen.writer || c.wclock != seen.wclock || (c.flags^seen.flags)&kind != 0) && h.asyncSees(w, 0, c) {
+			seen = *c
+		}
+		switch {
+		case c.mask == 0:
+		case c.block == block && c.rclock == a.clock:
+			c.mask |= bit
+			c.rop = op
+			c.flags &^= atomicRead
+			continue
+		case c.block == met.block && c.mask == met.mask && c.rclock == met.rclock:
+		default:
+			if ok, _ := h.readersKnown(w, 0, c.block, c.mask, c.rclock); !ok {
+				h.pushReader(sh, c)
+			} else {
+				met = *c
+			}
+		}
+		c.block, c.mask, c.rclock, c.rop = block, bit, a.clock, op
+		c.flags = c.flags&^atomicRead | asyncReads
+	}
+}
+
 // asyncSees checks that asynchronous work issued by lane i of w sees the write
 // of cell c.
-func (h *hazards) asyncSees(w *warp, i int, c *cell) {
+func (h *hazards) asyncSees(w *warp, i int, c *cell) bool {
 	comp := int(c.writer) - 1
 	async := c.flags&asyncWrite != 0
 	switch {
@@ -45,7 +81,10 @@ func (h *hazards) asyncSees(w *warp, i int, c *cell) {
 		w.reportLane(i, Error, RuleRace, "reads, through the async proxy, shared memory that another thread wrote, with nothing to order them", h.who(comp, c.wop, false))
 	case c.unfenced(w.shadow.snap[i]):
 		w.reportLane(i, Error, RuleProxy, "reads through the async proxy what was written through the generic one, with no fence.proxy.async between", h.who(comp, c.wop, false))
+	default:
+		return true
 	}
+	return false
 }
 
 func (h *hazards) asyncRead(w *warp, i int, b *cta, off uint32, n, comp int, clock uint64) {

@@ -81,7 +81,7 @@ func (h *hazards) addReader(w *warp, i int, sh *shadow, c *cell, block uint16, b
 func (h *hazards) pushReader(sh *shadow, c *cell) {
 	r := reader{c.block, c.mask, c.rclock, c.rop, c.flags&asyncReads != 0}
 	if c.more == 0 {
-		c.more = sh.addMore([]reader{r})
+		c.more = sh.addMore(r)
 		return
 	}
 	list := sh.more[c.more-1]

@@ -69,19 +69,7 @@ func (h *hazards) issueWgmma(w *warp, s *mmaSpec, x *mma) {
 	}
 	q := w.id % 4
 	stamp := asyncAgent{comp: w.group.comp + q, clock: uint32(x.seq + 1)}
-	var list []uint32
-	if s.aRegs == nil {
-		a, _ := s.op.OperandA(x.a) // checked at issue
-		list = a.Chunks(list)
-	}
-	b, _ := s.op.OperandB(x.b)
-	list = b.Chunks(list)
-	for _, off := range list {
-		if int(off)+16 > len(w.cta.shared) || off < sharedBase {
-			w.fail(RuleBounds, "wgmma operand: "+w.cta.outside(off, 16))
-		}
-		h.readAsync(w, 0, w.cta, off, 16, stamp)
-	}
+	h.readLines(w, w.cta, x.chunks, stamp)
 }
 
 // wgmmaFence begins a new period of register accesses.

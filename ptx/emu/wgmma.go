@@ -2,7 +2,7 @@ package emu
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
 	"github.com/mlagen/mlagen/ptx"
@@ -27,6 +27,7 @@ type wgroup struct {
 	queue []*mma // not yet executed, in order
 	base  int    // sequence number of queue[0]
 	comp  int    // vector clock block, one component per warp
+	spare []*mma // executed, for use again
 }
 
 // mma is one multiplication under way.
@@ -38,6 +39,10 @@ type mma struct {
 	a, b       uint64
 	accumulate bool
 	due        uint64
+
+	operandA, operandB wgmma.Operand // of those in shared memory
+	chunks             []uint32      // where they lie, A's before B's
+	ofA                int           // how many are A's
 }
 
 // mmaSpec is a decoded wgmma.mma_async.
@@ -149,14 +154,13 @@ func (w *warp) issueWgmma(s *mmaSpec, m uint32) {
 	seq := w.wgSeq
 	w.wgSeq++
 	if seq-g.base == len(g.queue) {
-		g.queue = append(g.queue, &mma{spec: s, op: w.at, seq: seq, a: a, b: b, accumulate: scale != 0, due: never})
+		g.queue = append(g.queue, w.newMMA(mma{spec: s, op: w.at, seq: seq, a: a, b: b, accumulate: scale != 0, due: never}))
 	}
 	x := g.queue[seq-g.base]
 	if x.op != w.at || x.a != a || x.b != b || x.accumulate != (scale != 0) {
 		w.fail(RuleWgmmaOperand, fmt.Sprintf("the warps of the warpgroup do not issue the same instruction: operands A %#x B %#x scale-d %v, another warp had A %#x B %#x scale-d %v",
 			a, b, scale != 0, x.a, x.b, x.accumulate), w.accessOf(x.op))
 	}
-	w.checkOperands(s, a, b)
 	if w.hz != nil {
 		w.hz.issueWgmma(w, s, x)
 	}
@@ -175,44 +179,58 @@ func (w *warp) issueWgmma(s *mmaSpec, m uint32) {
 	w.cl.wake()
 }
 
-// checkOperands decodes the descriptors, which the hardware would misread
-// silently when they are malformed.
-func (w *warp) checkOperands(s *mmaSpec, a, b uint64) {
-	if s.aRegs == nil {
-		if _, err := s.op.OperandA(a); err != nil {
+// newMMA returns x with its operands decoded. The hardware would misread
+// malformed descriptors silently.
+func (w *warp) newMMA(x mma) *mma {
+	g, to := w.group, new(mma)
+	if n := len(g.spare); n > 0 {
+		to, g.spare = g.spare[n-1], g.spare[:n-1]
+	}
+	x.chunks = to.chunks[:0]
+	*to = x
+	var err error
+	if x.spec.aRegs == nil {
+		if to.operandA, err = x.spec.op.OperandA(x.a); err != nil {
 			w.fail(RuleDescriptor, err.Error())
 		}
+		to.chunks = to.operandA.Chunks(to.chunks)
+		to.ofA = len(to.chunks)
 	}
-	if _, err := s.op.OperandB(b); err != nil {
+	if to.operandB, err = x.spec.op.OperandB(x.b); err != nil {
 		w.fail(RuleDescriptor, err.Error())
 	}
+	to.chunks = to.operandB.Chunks(to.chunks)
+	for _, off := range to.chunks {
+		if int(off)+lineBytes > len(w.cta.shared) || off < sharedBase {
+			w.fail(RuleBounds, "wgmma operand: "+w.cta.outside(off, lineBytes))
+		}
+	}
+	return to
 }
 
-// scratch of the multiplications of a cluster.
+// mmaScratch is what the multiplications of a cluster need for a while.
 type mmaScratch struct {
-	d    []float32
 	a, b []float64
 	regs []uint32
+	sums wgmma.Scratch
+	half []vreg // f16 accumulators as f32
 }
 
 // execute performs the first multiplication of the queue, which all warps have
 // issued.
 func (g *wgroup) execute() {
 	x := g.queue[0]
-	g.queue = g.queue[1:]
+	g.queue = slices.Delete(g.queue, 0, 1)
 	g.base++
+	g.spare = append(g.spare, x)
 	s, w := x.spec, g.warps[0]
-	k := &w.cl.scratch
-	if k.d == nil {
-		k.d = make([]float32, wgmma.MaxN/2*wgmma.Threads)
+	k := w.cl.scratch
+	if k == nil {
+		k = new(mmaScratch)
+		w.cl.scratch = k
 		k.a = make([]float64, wgmma.Rows*32)
 		k.b = make([]float64, wgmma.MaxN*32)
 		k.regs = make([]uint32, wgmma.ARegisters*wgmma.Threads)
-	}
-	check := func(err error) {
-		if err != nil {
-			panic(fault{Hazard{Severity: Error, Rule: RuleBounds, Text: err.Error(), Kernel: w.k.def.Name, First: w.accessOf(x.op).describe()}})
-		}
 	}
 	if s.aRegs != nil {
 		for r, slot := range s.aRegs {
@@ -224,51 +242,38 @@ func (g *wgroup) execute() {
 		}
 		s.op.RegistersA(k.a, k.regs)
 	} else {
-		a, err := s.op.OperandA(x.a)
-		check(err)
-		check(a.Gather(k.a, w.cta.shared))
+		x.operandA.GatherFrom(k.a, w.cta.shared, x.chunks[:x.ofA])
 	}
-	b, err := s.op.OperandB(x.b)
-	check(err)
-	check(b.Gather(k.b, w.cta.shared))
-	if x.accumulate {
-		g.loadAccumulators(s, k.d)
+	x.operandB.GatherFrom(k.b, w.cta.shared, x.chunks[x.ofA:])
+	if s.half {
+		g.multiplyHalf(x, k)
+	} else {
+		s.op.Multiply(&k.sums, func(i, q int) *vreg { return &g.warps[q].r[s.d[i]] }, k.a, k.b, x.accumulate)
 	}
-	s.op.Multiply(k.d, k.a, k.b, x.accumulate)
-	g.storeAccumulators(s, k.d)
 	w.cl.wake()
 }
 
-func (g *wgroup) loadAccumulators(s *mmaSpec, d []float32) {
+// multiplyHalf multiplies into f16 accumulators, two in a register.
+func (g *wgroup) multiplyHalf(x *mma, k *mmaScratch) {
+	s := x.spec
+	if k.half == nil {
+		k.half = make([]vreg, wgmma.MaxN/2*4)
+	}
+	wide := func(i, q int) *vreg { return &k.half[4*i+q] }
 	for i, slot := range s.d {
 		for q, w := range g.warps {
+			lo, hi := wide(2*i, q), wide(2*i+1, q)
 			for l, v := range w.r[slot] {
-				t := q*lanes + l
-				if s.half {
-					d[2*i*wgmma.Threads+t] = num.F16ToF32(uint16(v))
-					d[(2*i+1)*wgmma.Threads+t] = num.F16ToF32(uint16(v >> 16))
-					continue
-				}
-				d[i*wgmma.Threads+t] = f32(v)
+				lo[l], hi[l] = bits32(num.F16ToF32(uint16(v))), bits32(num.F16ToF32(uint16(v>>16)))
 			}
 		}
 	}
-}
-
-func (g *wgroup) storeAccumulators(s *mmaSpec, d []float32) {
+	s.op.Multiply(&k.sums, wide, k.a, k.b, x.accumulate)
 	for i, slot := range s.d {
 		for q, w := range g.warps {
-			v := &w.r[slot]
-			if s.half {
-				lo, hi := d[2*i*wgmma.Threads+q*lanes:], d[(2*i+1)*wgmma.Threads+q*lanes:]
-				for l := range v {
-					v[l] = uint64(num.PackF16(hi[l], lo[l]))
-				}
-				continue
-			}
-			row := d[i*wgmma.Threads+q*lanes:][:lanes]
-			for l := range v {
-				v[l] = uint64(math.Float32bits(row[l]))
+			lo, hi := wide(2*i, q), wide(2*i+1, q)
+			for l := range lanes {
+				w.r[slot][l] = uint64(num.PackF16(f32(hi[l]), f32(lo[l])))
 			}
 		}
 	}

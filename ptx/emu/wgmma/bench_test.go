@@ -19,7 +19,8 @@ func BenchmarkExecute(b *testing.B) {
 			b.Run(fmt.Sprintf("n%d/transA=%v", n, trans), func(b *testing.B) {
 				op := Op{N: n, K: 16, A: isa.BF16, B: isa.BF16, TransA: trans}
 				a := hopper.Descriptor{Start: 0, LeadingBytes: 16, StrideBytes: 1024, Swizzle: hopper.Swizzle128}.Encode()
-				d := make([]float32, n/2*Threads)
+				d := newFragments(op)
+				var tmp Scratch
 				x, y := make([]float64, 64*16), make([]float64, 256*16)
 				for range b.N {
 					oa, err := op.OperandA(a)
@@ -36,7 +37,7 @@ func BenchmarkExecute(b *testing.B) {
 					if err := ob.Gather(y, smem); err != nil {
 						b.Fatal(err)
 					}
-					op.Multiply(d, x, y, true)
+					op.Multiply(&tmp, d.of, x, y, true)
 				}
 			})
 		}

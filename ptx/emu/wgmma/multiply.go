@@ -1,94 +1,57 @@
 package wgmma
 
-import "math"
+import (
+	"math"
+
+	"github.com/mlagen/mlagen/ptx/hopper"
+)
+
+// Registers are a register of the 32 lanes of a warp, each an f32 in the low
+// half of 64 bits.
+type Registers = [hopper.WarpThreads]uint64
+
+// Scratch is what Multiply needs for a while.
+type Scratch struct{ sums [warpRows * MaxN]float64 }
 
 // Multiply computes D = A·B, plus D when accumulate (scale-d) is true.
 //
-// a is 64×K and b N×K, as Gather and RegistersA write them. Accumulator i of
-// thread t (of the warpgroup) is d[i*Threads+t], i < Values().
-func (op Op) Multiply(d []float32, a, b []float64, accumulate bool) {
+// a is 64×K and b is K×N, by rows, as Gather and RegistersA write
+// them. d returns accumulator i < Values() of a warp of the warpgroup.
+func (op Op) Multiply(tmp *Scratch, d func(i, warp int) *Registers, a, b []float64, accumulate bool) {
 	n, k := op.N, op.K
-	d = d[:n/2*Threads]
-	a, b = a[:Rows*k], b[:n*k]
-	// Threads t and t+1 hold columns c…c+3 of rows r and r+8 in four
-	// consecutive accumulators each (PTX manual, #wgmma-64n16-d).
+	sums := tmp.sums[:]
 	for warp := range 4 {
-		for line := range 8 {
-			r := 16*warp + line
-			upper, lower := a[r*k:][:k], a[(r+8)*k:][:k]
-			for c := 0; c < n; c += 4 {
-				t := 32*warp + 4*line + c%8/2
-				block := d[c/8*4*Threads+t:]
-				var u, l [4]float64
-				if k == 16 {
-					u, l = dot16((*[16]float64)(upper), (*[16]float64)(lower), (*[64]float64)(b[c*16:]))
-				} else {
-					u, l = dot(upper, lower, b[c*k:][:4*k])
+		products(sums, a[warp*warpRows*k:], b, n, k)
+		// Of every eight columns, lane l has columns 2(l%4) and 2(l%4)+1 of
+		// rows l/4 and l/4+8 (PTX manual, #wgmma-64n16-d).
+		for i := range op.Values() {
+			to := d(i, warp)
+			from := sums[i/2%2*8*n+i/4*8+i%2:]
+			for line := range 8 {
+				row, v := from[line*n:][:7], to[4*line:][:4]
+				if accumulate {
+					v[0] = round(row[0] + value(v[0]))
+					v[1] = round(row[2] + value(v[1]))
+					v[2] = round(row[4] + value(v[2]))
+					v[3] = round(row[6] + value(v[3]))
+					continue
 				}
-				store(&block[0], u[0], accumulate)
-				store(&block[1], u[2], accumulate)
-				store(&block[Threads], u[1], accumulate)
-				store(&block[Threads+1], u[3], accumulate)
-				store(&block[2*Threads], l[0], accumulate)
-				store(&block[2*Threads+1], l[2], accumulate)
-				store(&block[3*Threads], l[1], accumulate)
-				store(&block[3*Threads+1], l[3], accumulate)
+				v[0] = round(row[0])
+				v[1] = round(row[2])
+				v[2] = round(row[4])
+				v[3] = round(row[6])
 			}
 		}
 	}
 }
 
-var nan = math.Float32frombits(0x7fff_ffff)
+func value(v uint64) float64 { return float64(math.Float32frombits(uint32(v))) }
 
-// store rounds a sum of products, with the accumulator when wanted, to f32.
-func store(d *float32, sum float64, accumulate bool) {
-	if accumulate {
-		sum += float64(*d)
-	}
+// round rounds a sum to f32.
+func round(sum float64) uint64 {
 	v := float32(sum)
 	if v != v {
-		v = nan
+		return 0x7fff_ffff
 	}
-	*d = v
-}
-
-// dot returns the products of two rows of A with four of B, len(b) = 4·len(x).
-func dot(x, y, b []float64) (u, l [4]float64) {
-	k := len(x)
-	b0, b1, b2, b3 := b[:k], b[k:][:k], b[2*k:][:k], b[3*k:][:k]
-	y = y[:k]
-	var u0, u1, u2, u3, l0, l1, l2, l3 float64
-	for i, p := range x {
-		q := y[i]
-		u0 += p * b0[i]
-		u1 += p * b1[i]
-		u2 += p * b2[i]
-		u3 += p * b3[i]
-		l0 += q * b0[i]
-		l1 += q * b1[i]
-		l2 += q * b2[i]
-		l3 += q * b3[i]
-	}
-	return [4]float64{u0, u1, u2, u3}, [4]float64{l0, l1, l2, l3}
-}
-
-// dot16 is dot for k = 16.
-func dot16(x, y *[16]float64, b *[64]float64) (u, l [4]float64) {
-	var u0, u1, u2, u3, l0, l1, l2, l3 float64
-	for i := range 16 {
-		p, q := x[i], y[i]
-		v := b[i]
-		u0 += p * v
-		l0 += q * v
-		v = b[16+i]
-		u1 += p * v
-		l1 += q * v
-		v = b[32+i]
-		u2 += p * v
-		l2 += q * v
-		v = b[48+i]
-		u3 += p * v
-		l3 += q * v
-	}
-	return [4]float64{u0, u1, u2, u3}, [4]float64{l0, l1, l2, l3}
+	return uint64(math.Float32bits(v))
 }

@@ -3,10 +3,20 @@ package wgmma
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mlagen/mlagen/ptx/isa"
 )
+
+// fragments are the accumulators of a warpgroup.
+type fragments []Registers
+
+func newFragments(op Op) fragments { return make(fragments, 4*op.Values()) }
+
+func (f fragments) of(i, warp int) *Registers { return &f[4*i+warp] }
+
+func (f fragments) at(i, thread int) *uint64 { return &f[4*i+thread/32][thread%32] }
 
 // TestMultiply compares with the textbook product, the accumulator's place
 // written out as in the manual (#wgmma-64n16-d).
@@ -22,29 +32,30 @@ func TestMultiply(t *testing.T) {
 			for i := range b {
 				b[i] = float64(rng.IntN(17) - 8)
 			}
-			d := make([]float32, n/2*Threads)
+			d := newFragments(op)
 			for _, accumulate := range []bool{false, true} {
-				before := make([]float32, len(d))
 				for i := range d {
-					d[i] = float32(rng.IntN(100))
-					if !accumulate {
-						d[i] = float32(math.NaN()) // must not be read
+					for l := range d[i] {
+						d[i][l] = uint64(math.Float32bits(float32(rng.IntN(100))))
+						if !accumulate {
+							d[i][l] = 0x7fc00000 // must not be read
+						}
 					}
 				}
-				copy(before, d)
-				op.Multiply(d, a, b, accumulate)
+				before := slices.Clone(d)
+				op.Multiply(new(Scratch), d.of, a, b, accumulate)
 				for thread := range Threads {
 					for i := range n / 2 {
 						row := thread/32*16 + thread%32/4 + 8*(i/2%2)
 						column := i/4*8 + thread%4*2 + i%2
 						want := float32(0)
 						for j := range k {
-							want += float32(a[row*k+j] * b[column*k+j])
+							want += float32(a[row*k+j] * b[j*n+column])
 						}
 						if accumulate {
-							want += before[i*Threads+thread]
+							want += math.Float32frombits(uint32(*before.at(i, thread)))
 						}
-						if got := d[i*Threads+thread]; got != want {
+						if got := math.Float32frombits(uint32(*d.at(i, thread))); got != want {
 							t.Fatalf("n%d k%d thread %d register %d: %v, want %v", n, k, thread, i, got, want)
 						}
 					}
@@ -62,16 +73,18 @@ func TestFragmentPoints(t *testing.T) {
 		{1, 0, 4, 0}, {7, 6, 31, 0}, {8, 0, 0, 2}, {15, 7, 31, 3}, {16, 0, 32, 0}, {63, 15, 127, 7},
 	} {
 		a, b := make([]float64, 64*16), make([]float64, 16*16)
-		a[c.row*16+5], b[c.column*16+5] = 3, 7
-		d := make([]float32, 8*Threads)
-		op.Multiply(d, a, b, false)
-		for i, v := range d {
-			want := float32(0)
-			if i == c.register*Threads+c.thread {
-				want = 21
-			}
-			if v != want {
-				t.Errorf("one at (%d, %d): register %d of thread %d is %v", c.row, c.column, i/Threads, i%Threads, v)
+		a[c.row*16+5], b[5*16+c.column] = 3, 7
+		d := newFragments(op)
+		op.Multiply(new(Scratch), d.of, a, b, false)
+		for i := range op.Values() {
+			for thread := range Threads {
+				want := float32(0)
+				if i == c.register && thread == c.thread {
+					want = 21
+				}
+				if v := math.Float32frombits(uint32(*d.at(i, thread))); v != want {
+					t.Errorf("one at (%d, %d): register %d of thread %d is %v", c.row, c.column, i, thread, v)
+				}
 			}
 		}
 	}
@@ -99,12 +112,46 @@ func TestMultiplyRounding(t *testing.T) {
 	} {
 		a, b := make([]float64, 64*16), make([]float64, 8*16)
 		copy(a[63*16:], c.a[:])
-		copy(b[7*16:], c.b[:])
-		d := make([]float32, 4*Threads)
-		d[3*Threads+127] = c.d
-		op.Multiply(d, a, b, true)
-		if got := math.Float32bits(d[3*Threads+127]); got != c.want {
+		for k, v := range c.b {
+			b[k*8+7] = v
+		}
+		d := newFragments(op)
+		*d.at(3, 127) = uint64(math.Float32bits(c.d))
+		op.Multiply(new(Scratch), d.of, a, b, true)
+		if got := uint32(*d.at(3, 127)); got != c.want {
 			t.Errorf("%s: %#08x, want %#08x", c.name, got, c.want)
+		}
+	}
+}
+
+// TestProducts compares the processor's own instructions, where they are used,
+// with Go's, to the bit.
+func TestProducts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 0x1p-133, -0x1p127, 0x1.fep127}
+	factor := func() float64 {
+		if rng.IntN(50) == 0 {
+			return special[rng.IntN(len(special))]
+		}
+		return math.Ldexp(float64(rng.IntN(1<<12)-1<<11), rng.IntN(60)-30)
+	}
+	for _, k := range []int{16, 32} {
+		for n := 8; n <= MaxN; n += 8 {
+			a, b := make([]float64, warpRows*k), make([]float64, k*n)
+			for i := range a {
+				a[i] = factor()
+			}
+			for i := range b {
+				b[i] = factor()
+			}
+			got, want := make([]float64, warpRows*n), make([]float64, warpRows*n)
+			products(got, a, b, n, k)
+			productsGo(want, a, b, n, k)
+			for i := range want {
+				if math.Float64bits(got[i]) != math.Float64bits(want[i]) && !(math.IsNaN(got[i]) && math.IsNaN(want[i])) {
+					t.Fatalf("n%d k%d, row %d column %d: %v, want %v", n, k, i/n, i%n, got[i], want[i])
+				}
+			}
 		}
 	}
 }

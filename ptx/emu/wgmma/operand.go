@@ -24,6 +24,7 @@ type Operand struct {
 	Type       isa.Type
 	MNMajor    bool
 	Negate     bool
+	ByK        bool // gathered K×MN, not MN×K
 }
 
 // OperandA returns the operand A that a descriptor names.
@@ -33,7 +34,7 @@ func (op Op) OperandA(desc uint64) (Operand, error) {
 
 // OperandB returns the operand B that a descriptor names.
 func (op Op) OperandB(desc uint64) (Operand, error) {
-	return decode(Operand{Name: "B", MN: op.N, K: op.K, Type: op.B, MNMajor: op.TransB, Negate: op.NegateB}, desc)
+	return decode(Operand{Name: "B", MN: op.N, K: op.K, Type: op.B, MNMajor: op.TransB, Negate: op.NegateB, ByK: true}, desc)
 }
 
 // decode checks the descriptor. Bits without a meaning must be zero: others
@@ -103,51 +104,44 @@ func (o Operand) Chunks(list []uint32) []uint32 {
 }
 
 // Gather reads the operand from smem, a CTA's shared memory from address 0,
-// into dst: element (mn, k) at mn*K + k, negated when the operation says so.
-// len(dst) ≥ MN*K.
+// into dst, negated when the operation says so: element (mn, k) of an A at
+// mn*K + k, of a B at k*N + mn. len(dst) ≥ MN*K.
 func (o Operand) Gather(dst []float64, smem []byte) error {
-	var bad uint32
-	ok := true
-	k := o.K
-	limit := uint32(len(smem)) - min(uint32(len(smem)), chunkBytes)
-	step := 1 // between neighbours of a chunk in dst
-	if o.MNMajor {
-		step = k
+	list := o.Chunks(nil)
+	for _, addr := range list {
+		if int(addr)+chunkBytes > len(smem) {
+			return fmt.Errorf("wgmma operand %s: address %#x is outside the shared memory of %d bytes", o.Name, addr, len(smem))
+		}
 	}
-	o.chunks(func(addr uint32, mn, k0 int) {
-		if addr > limit || len(smem) < chunkBytes {
-			if ok {
-				bad, ok = addr, false
-			}
-			return
+	o.GatherFrom(dst, smem, list)
+	return nil
+}
+
+// GatherFrom is Gather of an operand whose chunks, as Chunks lists them, are
+// known to lie in smem.
+func (o Operand) GatherFrom(dst []float64, smem []byte, list []uint32) {
+	n := chunkBytes / o.Type.Bytes()
+	if o.ByK == o.MNMajor { // the values of a chunk are neighbours in dst, and so are chunks
+		for i, addr := range list {
+			widen(o.Type, dst[i*n:][:n], (*[chunkBytes]byte)(smem[addr:]))
 		}
-		chunk := smem[addr : addr+chunkBytes : addr+chunkBytes]
-		at := mn*k + k0
-		switch o.Type {
-		case isa.BF16:
-			for i := 0; i < chunkBytes; i += 2 {
-				dst[at] = float64(num.BF16ToF32(binary.LittleEndian.Uint16(chunk[i:])))
-				at += step
-			}
-		case isa.F16:
-			for i := 0; i < chunkBytes; i += 2 {
-				dst[at] = float64(num.F16ToF32(binary.LittleEndian.Uint16(chunk[i:])))
-				at += step
-			}
-		default:
-			for _, b := range chunk {
-				dst[at] = widen8(o.Type, b)
-				at += step
+	} else {
+		outer, inner := o.MN, o.K
+		if o.MNMajor {
+			outer, inner = inner, outer
+		}
+		var v [chunkBytes]float64
+		for i, addr := range list {
+			widen(o.Type, v[:n], (*[chunkBytes]byte)(smem[addr:]))
+			to := dst[i*n%inner*outer+i*n/inner:]
+			for k, x := range v[:n] {
+				to[k*outer] = x
 			}
 		}
-	})
-	if !ok {
-		return fmt.Errorf("wgmma operand %s: address %#x is outside the shared memory of %d bytes", o.Name, bad, len(smem))
 	}
 	if o.Negate {
 		negate(dst[:o.MN*o.K])
 	}
-	return nil
 }
 
 // RegistersA reads an operand A from registers: register r of thread t (of the
@@ -171,6 +165,26 @@ func (op Op) RegistersA(dst []float64, regs []uint32) {
 	}
 	if op.NegateA {
 		negate(dst[:Rows*op.K])
+	}
+}
+
+// widen converts a chunk's values.
+func widen(t isa.Type, dst []float64, chunk *[chunkBytes]byte) {
+	switch t {
+	case isa.BF16:
+		dst = dst[:8]
+		for i := range dst {
+			dst[i] = float64(num.BF16ToF32(binary.LittleEndian.Uint16(chunk[2*i:])))
+		}
+	case isa.F16:
+		dst = dst[:8]
+		for i := range dst {
+			dst[i] = float64(num.F16ToF32(binary.LittleEndian.Uint16(chunk[2*i:])))
+		}
+	default:
+		for i := range dst {
+			dst[i] = widen8(t, chunk[i])
+		}
 	}
 }
 

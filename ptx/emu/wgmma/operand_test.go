@@ -58,7 +58,7 @@ func TestGather(t *testing.T) {
 				for mn := range n {
 					for k := range 16 {
 						v := rng.IntN(256) - 128
-						want[mn*16+k] = float64(v)
+						want[k*n+mn] = float64(v)
 						bits := uint16(math.Float32bits(float32(v)) >> 16)
 						if ty == isa.F16 {
 							bits = halfOf(v)
@@ -157,8 +157,8 @@ func TestGather8(t *testing.T) {
 			if mn == 2 && k == 0 {
 				want = -1
 			}
-			if got[mn*32+k] != want {
-				t.Fatalf("(%d, %d) = %v, want %v", mn, k, got[mn*32+k], want)
+			if got[k*16+mn] != want {
+				t.Fatalf("(%d, %d) = %v, want %v", mn, k, got[k*16+mn], want)
 			}
 		}
 	}
