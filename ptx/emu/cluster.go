@@ -48,6 +48,7 @@ type cta struct {
 	pool   int // registers that setmaxnreg may take
 	shadow *shadow
 	remote []remoteUse // by warp of the cluster
+	mem    *ctaMemory
 }
 
 // pace is how a seed treats asynchronous work.
@@ -80,7 +81,9 @@ func (g *grid) newCluster(id int) *cluster {
 		}
 		b := &cta{cl: cl, rank: rank, id: at, mbars: map[uint32]*mbarrier{}}
 		b.number = int(at[0]) + g.cfg.Grid.X*(int(at[1])+g.cfg.Grid.Y*int(at[2]))
-		b.shared = make([]byte, g.k.dynBase()+g.cfg.Shared)
+		b.mem = ctaMemories.Get().(*ctaMemory)
+		b.mem.shared = zeroed(b.mem.shared, g.k.dynBase()+g.cfg.Shared)
+		b.shared = b.mem.shared
 		b.live = g.cfg.Block.count()
 		cl.ctas = append(cl.ctas, b)
 	}
@@ -100,6 +103,8 @@ func (b *cta) start() {
 	n := (threads + lanes - 1) / lanes
 	regs := k.launchRegisters(threads)
 	b.pool = 0
+	b.mem.regs, b.mem.words = zeroed(b.mem.regs, n*k.nregs), zeroed(b.mem.words, n*(len(k.preds)+k.shadowWords()))
+	slots, words := b.mem.regs, b.mem.words
 	var group *wgroup
 	for i := range n {
 		if i%4 == 0 {
@@ -112,8 +117,10 @@ func (b *cta) start() {
 			w.made = 1<<rest - 1
 		}
 		w.live, w.registers = w.made, regs
-		w.r = make([]vreg, k.nregs)
-		w.p = make([]uint32, len(k.preds))
+		w.r, w.p = cut(&slots, k.nregs), cut(&words, len(k.preds))
+		if b.cl.hz != nil {
+			w.shadow = newWarpShadow(k, cut(&words, k.shadowWords()))
+		}
 		for _, c := range k.consts {
 			v := &w.r[c.slot]
 			for l := range v {

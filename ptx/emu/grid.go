@@ -202,6 +202,7 @@ func (g *grid) collect(cl *cluster) {
 	if len(f.list) > 0 {
 		g.found[cl.id] = f
 	}
+	cl.release()
 }
 
 // fault is thrown by semantics that cannot go on: an access out of bounds, a

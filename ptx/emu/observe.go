@@ -46,8 +46,32 @@ type warpShadow struct {
 	met     uint32   // CTAs of the cluster known to have started
 	fences  uint32   // wgmma.fences so far, plus one
 	touched []uint32 // the value of fences when a register was last accessed by other instructions
-	accSeq  []int32  // 1 + the last multiplication that has it as an accumulator
-	aSeq    []int32  // … as an operand A
+	accSeq  []uint32 // 1 + the last multiplication that has it as an accumulator
+	aSeq    []uint32 // … as an operand A
+}
+
+// shadowWords is how many words a warpShadow has for registers and predicates.
+func (k *kernel) shadowWords() int {
+	n := k.nregs + len(k.preds)
+	if k.wgmma {
+		n += 3 * k.nregs
+	}
+	return n
+}
+
+// newWarpShadow returns the shadow of a warp that has done nothing, its words
+// zeros.
+func newWarpShadow(k *kernel, words []uint32) *warpShadow {
+	sh := &warpShadow{clock: 1, fences: 1, regs: cut(&words, k.nregs), preds: cut(&words, len(k.preds))}
+	for i, r := range k.regs {
+		if r == nil {
+			sh.regs[i] = fullMask
+		}
+	}
+	if k.wgmma {
+		sh.touched, sh.accSeq, sh.aSeq = cut(&words, k.nregs), cut(&words, k.nregs), cut(&words, k.nregs)
+	}
+	return sh
 }
 
 func newHazards(cl *cluster) *hazards {
@@ -67,24 +91,16 @@ func (h *hazards) start() {
 	k := cl.g.k
 	empty := &snapshot{}
 	for _, b := range cl.ctas {
-		b.shadow = newShadow(len(b.shared))
+		b.shadow = &b.mem.shadow
+		b.shadow.reset(len(b.shared))
 		b.remote = make([]remoteUse, len(cl.warps))
 	}
 	for _, w := range cl.warps {
 		w.hz = h
-		sh := &warpShadow{clock: 1, fences: 1, regs: make([]uint32, k.nregs), preds: make([]uint32, len(k.preds))}
-		for i, r := range k.regs {
-			if r == nil {
-				sh.regs[i] = fullMask
-			}
-		}
-		for i := range sh.snap {
-			sh.snap[i] = empty
+		for i := range w.shadow.snap {
+			w.shadow.snap[i] = empty
 		}
 		if k.wgmma {
-			sh.touched = make([]uint32, k.nregs)
-			sh.accSeq = make([]int32, k.nregs)
-			sh.aSeq = make([]int32, k.nregs)
 			if w.id%4 == 0 {
 				h.comps = (h.comps + lanes - 1) / lanes * lanes
 				w.group.comp = h.comps
@@ -93,7 +109,6 @@ func (h *hazards) start() {
 				}
 			}
 		}
-		w.shadow = sh
 	}
 }
 

@@ -133,7 +133,7 @@ func (h *hazards) asyncOverWrite(w *warp, i int, c *cell, writer, clock uint32, 
 func (h *hazards) proxyFence(w *warp, m uint32) {
 	clock := w.shadow.clock
 	w.learn(m, func(*snapshot) bool { return false }, func(s *snapshot) {
-		s.p = join(s.p, s.v)
+		s.p = join(append([]uint32(nil), s.p...), s.v)
 		each(m, func(i int) { s.p = raise(s.p, w.own(i), clock) })
 	})
 	h.initFence(w, m, false)

@@ -2,6 +2,7 @@ package emu
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -142,7 +143,7 @@ func (h *hazards) strongRead(w *warp, m uint32, addr memOperand, acquire bool, s
 		if sh.point == p && sh.pointVersion == p.version && same&^sh.pointLanes == 0 {
 			continue // a poll that finds nothing new
 		}
-		got := gather{v: p.near[h.cl.id]}
+		got := gather{v: slices.Clone(p.near[h.cl.id])}
 		if wideScope(scope) {
 			got.f = p.snapshot()
 		}
@@ -151,6 +152,7 @@ func (h *hazards) strongRead(w *warp, m uint32, addr memOperand, acquire bool, s
 			sh.point, sh.pointVersion, sh.pointLanes = p, p.version, same
 			continue
 		}
+		sh.late.change()
 		sh.late.v, sh.late.f = join(sh.late.v, got.v), sh.late.f.join(got.f)
 	}
 }

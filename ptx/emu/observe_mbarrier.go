@@ -27,11 +27,11 @@ func (h *hazards) ownMbarriers(w *warp, m uint32, f func(bar *mbarrier)) {
 // warp has come so far and what fence.mbarrier_init has made visible, and
 // nothing else.
 func (h *hazards) relaxedArrive(w *warp, m uint32, g *gather) {
-	g.v = raise(g.v, h.life(w), w.shadow.clock)
+	g.raise(h.life(w), w.shadow.clock)
 	h.tick(w)
 	h.ownMbarriers(w, m, func(bar *mbarrier) {
 		if bar.shown {
-			g.v = raise(g.v, bar.known, 1)
+			g.raise(bar.known, 1)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func (h *hazards) asyncBarrier(w *warp, i int, bar *mbarrier) {
 // phaseEnd publishes what the arrivals of the phase have released.
 func (h *hazards) phaseEnd(bar *mbarrier) {
 	bar.done = bar.rel.clone()
-	bar.done.v = raise(bar.done.v, bar.comp, uint32(bar.phase))
+	bar.done.raise(bar.comp, uint32(bar.phase))
 }
 
 // arriveAll releases what lanes m have done to the mbarriers they arrive at.
@@ -95,7 +95,7 @@ func (h *hazards) arriveAll(w *warp, m uint32, ref func(w *warp, i int) (*cta, u
 func (h *hazards) arriveLater(w *warp, i int, bar *mbarrier) {
 	w.releaseOnly(1<<i, &bar.rel)
 	c := h.copyComp(w, i)
-	bar.rel.v = raise(bar.rel.v, c, uint32(w.copies[i].committed)+1)
+	bar.rel.raise(c, uint32(w.copies[i].committed)+1)
 	h.tick(w)
 }
 

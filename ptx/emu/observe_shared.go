@@ -29,10 +29,10 @@ func (h *hazards) known(w *warp, i int, c *cell) bool {
 // readersKnown reports whether lane i of w knows the reads of a set.
 func (h *hazards) readersKnown(w *warp, i int, block uint16, mask, clock uint32) (bool, int) {
 	s := w.shadow.snap[i].v
-	own := w.own(i)
+	own, done := w.own(i), w.wgDone
 	for y := mask; y != 0; y &= y - 1 {
 		comp := int(block)*lanes + trailing(y)
-		if comp != own && at(s, comp) < clock {
+		if comp != own && at(s, comp) < clock && !(int(clock) <= done && comp == w.multiplications()) {
 			return false, comp
 		}
 	}

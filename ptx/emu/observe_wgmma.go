@@ -55,7 +55,7 @@ func (h *hazards) issueWgmma(w *warp, s *mmaSpec, x *mma) {
 			h.registerInUse(w, r, "writes", "operand A")
 		}
 		sh.regs[r] = fullMask
-		sh.accSeq[r] = int32(x.seq + 1)
+		sh.accSeq[r] = uint32(x.seq + 1)
 	}
 	for _, r := range s.aRegs {
 		if w.k.regs[r] == nil {
@@ -65,18 +65,11 @@ func (h *hazards) issueWgmma(w *warp, s *mmaSpec, x *mma) {
 		if int(sh.accSeq[r]) > w.wgDone {
 			h.registerInUse(w, r, "reads", "accumulator")
 		}
-		sh.aSeq[r] = int32(x.seq + 1)
+		sh.aSeq[r] = uint32(x.seq + 1)
 	}
-	q := w.id % 4
-	stamp := asyncAgent{comp: w.group.comp + q, clock: uint32(x.seq + 1)}
+	stamp := asyncAgent{comp: w.multiplications(), clock: uint32(x.seq + 1)}
 	h.readLines(w, w.cta, x.chunks, stamp)
 }
 
 // wgmmaFence begins a new period of register accesses.
 func (h *hazards) wgmmaFence(w *warp) { w.shadow.fences++ }
-
-// wgmmaWaited makes lanes m know that w's multiplications up to wgDone are complete.
-func (h *hazards) wgmmaWaited(w *warp, m uint32) {
-	c, clock := w.group.comp+w.id%4, uint32(w.wgDone)
-	w.learn(m, func(s *snapshot) bool { return at(s.v, c) >= clock }, func(s *snapshot) { s.v = raise(s.v, c, clock) })
-}

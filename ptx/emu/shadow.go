@@ -57,32 +57,19 @@ type shadow struct {
 	spare []int32
 }
 
-func newShadow(bytes int) *shadow {
-	s := &shadow{bytes: map[uint32]*parts{}}
-	s.reset(bytes)
-	return s
-}
-
 // reset makes s the shadow of memory that nobody has touched.
 func (s *shadow) reset(bytes int) {
 	n := bytes/lineBytes + 1
 	s.lines, s.words, s.init = zeroed(s.lines, n), zeroed(s.words, n), zeroed(s.init, bytes/64+1)
 	s.split = s.split[:0]
+	if s.bytes == nil {
+		s.bytes = map[uint32]*parts{}
+	}
 	clear(s.bytes)
 	s.spare = s.spare[:0]
 	for i := range s.more {
 		s.spare = append(s.spare, int32(i+1))
 	}
-}
-
-// zeroed returns n zeros, in the memory of v where they fit.
-func zeroed[T any](v []T, n int) []T {
-	if cap(v) < n {
-		return make([]T, n)
-	}
-	v = v[:n]
-	clear(v)
-	return v
 }
 
 // each calls f for the cells of n bytes at off.

@@ -365,9 +365,6 @@ func buildWgmmaWait(c *compiler, in *ptx.Instr) error {
 		}
 		w.wgGroups = w.wgGroups[covered:]
 		w.wgDone = max(w.wgDone, end)
-		if w.hz != nil {
-			w.hz.wgmmaWaited(w, m)
-		}
 		return next
 	}
 	return nil
