@@ -36,6 +36,7 @@ type Kernel struct {
 	lineInfo bool
 	files    []string
 	lastLoc  ptx.Loc
+	places   map[callers]place
 
 	specials map[string]Value
 	inits    []*Barrier // mbarriers to initialise at InitBarriers
@@ -58,6 +59,7 @@ func NewKernel(name string, spec any, options ...Option) *Kernel {
 		regs:     map[string]int{},
 		barID:    1,
 		specials: map[string]Value{},
+		places:   map[callers]place{},
 	}
 	for _, o := range options {
 		o(k)
@@ -65,18 +67,45 @@ func NewKernel(name string, spec any, options ...Option) *Kernel {
 	return k
 }
 
-// position returns the nearest caller outside this package.
-func position() (file string, line int) {
-	var pcs [24]uintptr
-	n := runtime.Callers(3, pcs[:])
-	frames := runtime.CallersFrames(pcs[:n])
+// place is a position in a template.
+type place struct {
+	file string
+	line int
+}
+
+// callers are the innermost callers of something, of which one is usually
+// outside this package.
+type callers [6]uintptr
+
+// position returns the nearest caller outside this package. Calls from one
+// place have the same callers, which are looked up once.
+func (k *Kernel) position() place {
+	var near callers
+	n := runtime.Callers(3, near[:])
+	if p, ok := k.places[near]; ok {
+		return p
+	}
+	p, ok := outside(near[:n])
+	if !ok {
+		var all [64]uintptr
+		p, _ = outside(all[:runtime.Callers(3, all[:])])
+		return p
+	}
+	k.places[near] = p
+	return p
+}
+
+// outside returns the first place outside this package, or the last if there is
+// none.
+func outside(pcs []uintptr) (p place, ok bool) {
+	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
 		if !strings.Contains(f.Function, "mlagen/gen.") || strings.HasSuffix(f.File, "_test.go") {
-			return shortFile(f.File), f.Line
+			return place{shortFile(f.File), f.Line}, true
 		}
 		if !more {
-			return shortFile(f.File), f.Line
+			return place{shortFile(f.File), f.Line}, false
 		}
 	}
 }
@@ -89,8 +118,8 @@ func shortFile(path string) string {
 
 // errorf records a mistake at the template's position.
 func (k *Kernel) errorf(format string, args ...any) {
-	file, line := position()
-	k.errs = append(k.errs, fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
+	p := k.position()
+	k.errs = append(k.errs, fmt.Errorf("%s:%d: %s", p.file, p.line, fmt.Sprintf(format, args...)))
 }
 
 // Err returns all mistakes so far, joined.
@@ -119,20 +148,20 @@ func (k *Kernel) mark() {
 	if !k.lineInfo {
 		return
 	}
-	file, line := position()
+	p := k.position()
 	n := 0
 	for i, f := range k.files {
-		if f == file {
+		if f == p.file {
 			n = i + 1
 		}
 	}
 	if n == 0 {
-		k.files = append(k.files, file)
+		k.files = append(k.files, p.file)
 		n = len(k.files)
 	}
-	if loc := (ptx.Loc{File: n, Line: line}); loc != k.lastLoc {
+	if loc := (ptx.Loc{File: n, Line: p.line}); loc != k.lastLoc {
 		k.lastLoc = loc
-		k.entry.Body = append(k.entry.Body, &ptx.Loc{File: n, Line: line})
+		k.entry.Body = append(k.entry.Body, &ptx.Loc{File: loc.File, Line: loc.Line})
 	}
 }
 
