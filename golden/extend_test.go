@@ -55,7 +55,7 @@ func TestExtendWithThreeWarpgroups(t *testing.T) {
 // extended runs a case and returns the bytes of its results.
 func extended(t *testing.T, c *cases.Case, s source) (out, lse []byte) {
 	t.Helper()
-	driver, err := emu.Open(emu.Options{SMs: 3})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: 3})
 	must(t, err)
 	dir := t.TempDir()
 	r := check.New(check.Options{Driver: driver, Source: s, Hazards: true, Seeds: 1, Dump: dir})
@@ -127,7 +127,7 @@ func TestRandomExtends(t *testing.T) {
 			if r.IntN(3) == 0 {
 				s.tune = templates.Spec{BlockN: pick(r, 64, 80, 96, 112)}
 			}
-			driver, err := emu.Open(emu.Options{SMs: pick(r, 1, 2, 3, 5, 8), Seed: r.Uint64()})
+			driver, err := emu.Open(emu.Options{Programs: programs, SMs: pick(r, 1, 2, 3, 5, 8), Seed: r.Uint64()})
 			must(t, err)
 			run := check.New(check.Options{Driver: driver, Source: s, Hazards: true, Seeds: 1, Inspect: func(uint64) error { return findings(driver) }})
 			if outcome := run.Case(c); outcome.Status != check.OK {
@@ -141,7 +141,7 @@ func TestRandomExtends(t *testing.T) {
 // TestExtendStopsAtLengthsBeyondThePlan: lengths that the plan has no room for
 // must not give a result.
 func TestExtendStopsAtLengthsBeyondThePlan(t *testing.T) {
-	driver, err := emu.Open(emu.Options{SMs: 2})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: 2})
 	must(t, err)
 	v, err := source{}.Extend(runtime.ExtendShape{Heads: 1, Latent: 512, Rope: 64, Nope: 128, Value: 128, Page: 64, DType: runtime.BF16})
 	must(t, err)

@@ -69,7 +69,7 @@ func TestRandomLayers(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c, err := cases.Parse([]byte(text))
 			must(t, err)
-			driver, err := emu.Open(emu.Options{SMs: pick(r, 1, 2, 3, 5), Seed: r.Uint64()})
+			driver, err := emu.Open(emu.Options{Programs: programs, SMs: pick(r, 1, 2, 3, 5), Seed: r.Uint64()})
 			must(t, err)
 			run := check.New(check.Options{Driver: driver, Source: source{}, Hazards: true, Seeds: 1, Inspect: func(uint64) error { return findings(driver) }})
 			if outcome := run.Case(c); outcome.Status != check.OK {
@@ -85,7 +85,7 @@ func layered(t *testing.T, text string) (out []float32, notes string) {
 	t.Helper()
 	c, err := cases.Parse([]byte(text))
 	must(t, err)
-	driver, err := emu.Open(emu.Options{SMs: 3})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: 3})
 	must(t, err)
 	dir := t.TempDir()
 	run := check.New(check.Options{Driver: driver, Source: source{}, Hazards: true, Seeds: 1, Dump: dir, Inspect: func(uint64) error { return findings(driver) }})

@@ -27,7 +27,7 @@ func TestRandomPrefills(t *testing.T) {
 		seed := *firstTrial + i
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 23))
-			driver, err := emu.Open(emu.Options{SMs: pick(r, 1, 1, 2, 3, 7, 132), Seed: r.Uint64()})
+			driver, err := emu.Open(emu.Options{Programs: programs, SMs: pick(r, 1, 1, 2, 3, 7, 132), Seed: r.Uint64()})
 			must(t, err)
 			p := newRandomPrefill(t, r, driver)
 			for step := range 3 {

@@ -40,7 +40,7 @@ func TestPrefillUnderManySchedules(t *testing.T) {
 				parsed, err := cases.Parse([]byte(fmt.Sprintf(
 					`{"name": "schedules", "op": "prefill", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, c.heads, c.fields)))
 				must(t, err)
-				driver, err := emu.Open(emu.Options{SMs: c.sms})
+				driver, err := emu.Open(emu.Options{Programs: programs, SMs: c.sms})
 				must(t, err)
 				r := check.New(check.Options{
 					Driver: driver, Source: source{templates.Spec{BlockM: b[0], BlockN: b[1], Stages: b[2]}}, Hazards: true, Seeds: scheduleCount(),
@@ -76,7 +76,7 @@ func TestPrefillCasesWithThreeWarpgroups(t *testing.T) {
 func TestPrefillWaits(t *testing.T) {
 	chain := func(v runtime.PrefillVariants) error {
 		t.Helper()
-		driver, err := emu.Open(emu.Options{SMs: 2})
+		driver, err := emu.Open(emu.Options{Programs: programs, SMs: 2})
 		must(t, err)
 		s, err := driver.NewStream()
 		must(t, err)

@@ -21,7 +21,7 @@ func runProduct(t *testing.T, op, fields string, tune templates.Spec, sms, seeds
 	t.Helper()
 	c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "products", "op": %q, %s}`, op, fields)))
 	must(t, err)
-	driver, err := emu.Open(emu.Options{SMs: sms})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: sms})
 	must(t, err)
 	r := check.New(check.Options{Driver: driver, Source: source{tune}, Hazards: true, Seeds: seeds, Inspect: func(uint64) error { return findings(driver) }})
 	if outcome := r.Case(c); outcome.Status != check.OK {
@@ -136,7 +136,7 @@ func TestProductsWait(t *testing.T) {
 	shape := runtime.AbsorbShape{Heads: heads, Latent: 256, Rope: 64, Nope: 128, Value: 128, DType: runtime.BF16, Tokens: tokens}
 	chain := func(rows int, change func(v *runtime.Variant)) error {
 		t.Helper()
-		driver, err := emu.Open(emu.Options{SMs: 2})
+		driver, err := emu.Open(emu.Options{Programs: programs, SMs: 2})
 		must(t, err)
 		s, err := driver.NewStream()
 		must(t, err)

@@ -42,7 +42,7 @@ func TestRandomDecodes(t *testing.T) {
 		seed := *firstTrial + i
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 7))
-			driver, err := emu.Open(emu.Options{SMs: pick(r, 1, 2, 3, 4, 5, 7, 8, 13, 20, 33, 64, 132), Seed: r.Uint64()})
+			driver, err := emu.Open(emu.Options{Programs: programs, SMs: pick(r, 1, 2, 3, 4, 5, 7, 8, 13, 20, 33, 64, 132), Seed: r.Uint64()})
 			must(t, err)
 			stream, err := driver.NewStream()
 			must(t, err)

@@ -27,11 +27,10 @@ func (s source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err
 	spec.Heads, spec.SQ, spec.Latent, spec.Rope, spec.Page = shape.Heads, shape.SQ, shape.Latent, shape.Rope, shape.Page
 	spec.DType, spec.LineInfo = string(shape.DType), true
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
-		out, err := templates.Build(name, spec)
-		if err != nil {
+		var err error
+		if *to, err = buildVariant(name, spec); err != nil {
 			return v, err
 		}
-		*to = runtime.Variant{Name: name, PTX: out.PTX, Manifest: out.Manifest}
 	}
 	return v, nil
 }
@@ -128,7 +127,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			driver, err := emu.Open(emu.Options{SMs: c.sms})
+			driver, err := emu.Open(emu.Options{Programs: programs, SMs: c.sms})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +149,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 // without a finding.
 func TestStreamUnderManySchedules(t *testing.T) {
 	const pageBytes, pool, visits, sms = 64 * 576 * 2, 12, 50, 4
-	driver, err := emu.Open(emu.Options{SMs: sms})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: sms})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package golden_test
 
 import (
 	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
 )
 
@@ -17,10 +18,27 @@ func (s source) AppendKV(shape runtime.AppendShape) (runtime.Variant, error) {
 	})
 }
 
+// What tests of this package have in common: devices the decoded programs of a
+// few kernels, sources the texts of all.
+var (
+	programs = new(emu.Programs)
+	built    = map[buildKey]runtime.Variant{}
+)
+
+type buildKey struct {
+	kernel string
+	spec   templates.Spec
+}
+
 func buildVariant(kernel string, spec templates.Spec) (runtime.Variant, error) {
+	key := buildKey{kernel, spec}
+	if v, ok := built[key]; ok {
+		return v, nil
+	}
 	out, err := templates.Build(kernel, spec)
 	if err != nil {
 		return runtime.Variant{}, err
 	}
-	return runtime.Variant{Name: kernel, PTX: out.PTX, Manifest: out.Manifest}, nil
+	built[key] = runtime.Variant{Name: kernel, PTX: out.PTX, Manifest: out.Manifest}
+	return built[key], nil
 }

@@ -43,7 +43,7 @@ func TestStateCasesUnderManySchedules(t *testing.T) {
 // runState runs a case, which must pass without a finding.
 func runState(t *testing.T, c *cases.Case, s source, seeds int) {
 	t.Helper()
-	driver, err := emu.Open(emu.Options{SMs: 3})
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: 3})
 	must(t, err)
 	r := check.New(check.Options{Driver: driver, Source: s, Hazards: true, Seeds: seeds, Inspect: func(uint64) error { return findings(driver) }})
 	if outcome := r.Case(c); outcome.Status != check.OK {
@@ -110,7 +110,7 @@ func newStateRig(t *testing.T) *stateRig {
 	t.Helper()
 	r := &stateRig{t: t}
 	var err error
-	r.driver, err = emu.Open(emu.Options{SMs: 3})
+	r.driver, err = emu.Open(emu.Options{Programs: programs, SMs: 3})
 	must(t, err)
 	r.stream, err = r.driver.NewStream()
 	must(t, err)
@@ -302,7 +302,7 @@ func TestStateFaults(t *testing.T) {
 			for _, file := range files {
 				c, err := cases.Read(file)
 				must(t, err)
-				driver, err := emu.Open(emu.Options{SMs: 3})
+				driver, err := emu.Open(emu.Options{Programs: programs, SMs: 3})
 				must(t, err)
 				r := check.New(check.Options{Driver: driver, Source: s, Hazards: true})
 				outcome := r.Case(c)

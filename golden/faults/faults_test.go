@@ -47,14 +47,30 @@ func (s *source) Prefill(shape runtime.PrefillShape) (runtime.PrefillVariants, e
 	return v, nil
 }
 
+// What all faults have in common: the kernels without one, and their programs.
+var (
+	programs = new(emu.Programs)
+	built    = map[buildKey]runtime.Variant{}
+)
+
+type buildKey struct {
+	name string
+	spec templates.Spec
+}
+
 // build makes a kernel, with the fault where it is the fault's.
 func (s *source) build(name string, spec templates.Spec) (v runtime.Variant, err error) {
-	out, err := templates.Build(name, spec)
-	if err != nil {
-		return v, err
+	key := buildKey{name, spec}
+	v, ok := built[key]
+	if !ok {
+		out, err := templates.Build(name, spec)
+		if err != nil {
+			return v, err
+		}
+		v = runtime.Variant{Name: name, PTX: out.PTX, Manifest: out.Manifest}
+		built[key] = v
 	}
-	m := *out.Manifest
-	text := out.PTX
+	m, text := *v.Manifest, v.PTX
 	if s.fault != nil && m.Kernel == s.fault.Kernel {
 		if text, err = s.fault.Plant(text); err != nil {
 			return v, err
@@ -103,7 +119,7 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 	t.Helper()
 	for seed := range seeds {
 		for _, c := range in {
-			drv, err := emu.Open(emu.Options{SMs: c.sms, Seed: uint64(seed)})
+			drv, err := emu.Open(emu.Options{Programs: programs, SMs: c.sms, Seed: uint64(seed)})
 			if err != nil {
 				t.Fatal(err)
 			}

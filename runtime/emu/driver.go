@@ -27,6 +27,9 @@ type Options struct {
 	NoHazards bool
 	// KeepGoing lets a launch with proven hazards succeed; they are in Reports.
 	KeepGoing bool
+	// Programs, when not nil, has what other devices have loaded, and gets what
+	// this one loads.
+	Programs *Programs
 }
 
 // Driver is an emulated Hopper GPU.

@@ -13,7 +13,7 @@ import (
 // Load parses and decodes PTX text.
 func (d *Driver) Load(text []byte) (runtime.Module, error) {
 	start := time.Now()
-	p, err := compile(text)
+	p, err := d.opts.Programs.decode(text)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (d *Driver) Toolchain() runtime.Toolchain {
 // is loaded.
 func (d *Driver) Compile(text []byte) (runtime.Image, error) {
 	start := time.Now()
-	p, err := compile(text)
+	p, err := d.opts.Programs.decode(text)
 	if err != nil {
 		return runtime.Image{}, err
 	}
