@@ -23,6 +23,9 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 	}
 	attend, schedule := spec, spec
 	attend.Evict, schedule.PieceCost = shape.Evict, shape.PieceCost
+	if shape.Cluster > 0 {
+		attend.Cluster = shape.Cluster
+	}
 	var v runtime.DecodeVariants
 	for _, k := range []struct {
 		name string

@@ -245,16 +245,16 @@ func (p *points) Set(text string) error {
 // tunedCSV is the figures, one load a line.
 func tunedCSV(c *tune.Choices) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s, driver for CUDA %s, bf16, page 64; microseconds per call incl. merge, cold cache, graph; budget %.3g s, spent %.3f; gain = default ÷ chosen, median of paired ratios\n",
-		c.Card.Name, cudaVersion(c.Card.Driver), c.Budget, c.Spent)
-	out.WriteString("heads,s_q,batch,kv_len,varlen,default_block_h,default_us,block_h,splits,piece_cost,evict,merge_blocks,promotion,chosen_us,gain,rounds,tried\n")
+	fmt.Fprintf(&out, "# %s, driver %s, bf16, page 64; microseconds per call incl. merge, cold cache, graph; budget %.3g s, spent %.3f; gain = default ÷ chosen, median of paired ratios\n",
+		c.Card.Name, c.Card.Driver, c.Budget, c.Spent)
+	out.WriteString("heads,s_q,batch,kv_len,varlen,default_block_h,default_us,block_h,splits,piece_cost,cluster,evict,merge_blocks,promotion,chosen_us,gain,rounds,tried\n")
 	for _, b := range c.Buckets {
 		varlen := 0
 		if b.Ragged {
 			varlen = 1
 		}
-		fmt.Fprintf(&out, "%d,%d,%d,%d,%d,%d,%s,%d,%d,%d,%s,%d,%d,%s,%.4f,%d,%d\n", c.Model.Heads, b.SQ, b.Batch, b.Tokens, varlen,
-			b.Default.BlockH, microseconds(b.DefaultUS), b.Choice.BlockH, b.Choice.Splits, b.Choice.PieceCost, b.Choice.Evict,
+		fmt.Fprintf(&out, "%d,%d,%d,%d,%d,%d,%s,%d,%d,%d,%d,%s,%d,%d,%s,%.4f,%d,%d\n", c.Model.Heads, b.SQ, b.Batch, b.Tokens, varlen,
+			b.Default.BlockH, microseconds(b.DefaultUS), b.Choice.BlockH, b.Choice.Splits, b.Choice.PieceCost, b.Choice.Cluster, b.Choice.Evict,
 			b.Choice.MergeBlocks, b.Choice.Promotion, microseconds(b.ChosenUS), b.Gain, b.Rounds, b.Tried)
 	}
 	return out.Bytes()
@@ -267,5 +267,3 @@ func microseconds(us float64) string {
 	}
 	return strconv.FormatFloat(us, 'f', 2, 64)
 }
-
-func cudaVersion(driver int) string { return fmt.Sprintf("%d.%d", driver/1000, driver%1000/10) }

@@ -34,8 +34,8 @@ func printTuned(w io.Writer, c *tune.Choices, opened time.Duration) error {
 		}
 		t.AppendRow(append(row, b.Default.String(), microseconds(b.DefaultUS), chosen, microseconds(b.ChosenUS), gain, rounds, b.Tried))
 	}
-	_, err := fmt.Fprintf(w, "%s, %d SMs, driver for CUDA %s\n%s\n"+
+	_, err := fmt.Fprintf(w, "%s, %d SMs, driver %s\n%s\n"+
 		"geometric mean of default ÷ chosen %.4f over %d loads, %d of them with another choice than the default; %.2f s of %.3g s, after the device was opened in %.2f s\n",
-		c.Card.Name, c.Card.SMs, cudaVersion(c.Card.Driver), t.Render(), c.Gain(), len(c.Buckets), better, c.Spent, c.Budget, opened.Seconds())
+		c.Card.Name, c.Card.SMs, c.Card.Driver, t.Render(), c.Gain(), len(c.Buckets), better, c.Spent, c.Budget, opened.Seconds())
 	return err
 }

@@ -28,7 +28,7 @@ type Config struct {
 	Splits    int     // forced pieces per request in Decode, 0 = the planner decides
 	Sustained float64 // seconds of replay without pause, 0 = none
 	Rows      int64   // of random data that the pool repeats, 0 = 58,243, 64 MiB; fewer are sooner made
-	Burst     float64 // about the microseconds of a contest's burst, 0 = 700
+	Burst     float64 // about the microseconds of a contest's burst, 0 = 400
 }
 
 // Setting is what may be chosen for a shape.
@@ -45,6 +45,7 @@ type Setting struct {
 
 	// What is tuned besides; see runtime.DecodeShape and runtime.DecodeTuning.
 	Evict     string
+	Cluster   int
 	PieceCost int
 	Tuning    runtime.DecodeTuning
 }
@@ -72,7 +73,7 @@ func (b *Bench) resolved(s Shape, set Setting) (Setting, error) {
 // shape is what a shape's kernels are generated for.
 func (b *Bench) shape(s Shape, set Setting) runtime.DecodeShape {
 	return runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16,
-		BlockH: set.BlockH, Evict: set.Evict, PieceCost: set.PieceCost}
+		BlockH: set.BlockH, Evict: set.Evict, Cluster: set.Cluster, PieceCost: set.PieceCost}
 }
 
 // LoadError is a failure to make or load a shape's kernels. The device is none

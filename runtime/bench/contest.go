@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mlagen/mlagen/runtime"
@@ -33,10 +34,9 @@ type contestant struct {
 }
 
 const (
-	burstMicroseconds = 700 // of calls in a burst
+	burstMicroseconds = 400 // of calls in a burst
 	leastCalls        = 3   // of a burst
-	contestFills      = 1   // of scratch memory, some eight times the L2
-	contestRows       = 48  // of an output that are compared
+	contestRows       = 32  // of an output that are compared
 )
 
 // ContestBytes is the size of the pool in which no page of a burst of the shape is
@@ -50,19 +50,23 @@ func (s Shape) contestCalls(burst float64) int {
 	return min(maxCalls, max(leastCalls, int(burst/s.guess())))
 }
 
-// Load loads kernels for contests, side by side where the driver can.
+// Load loads kernels for contests, made and compiled side by side where the driver
+// can: the source must bear several calls at a time.
 func (b *Bench) Load(shapes []runtime.DecodeShape) error {
-	var variants []runtime.DecodeVariants
 	var missing []runtime.DecodeShape
 	for _, s := range shapes {
-		if b.decodes[s] != nil || slices.Contains(missing, s) {
-			continue
+		if b.decodes[s] == nil && !slices.Contains(missing, s) {
+			missing = append(missing, s)
 		}
-		v, err := b.Source.Decode(s)
-		if err != nil {
-			return &LoadError{err}
-		}
-		variants, missing = append(variants, v), append(missing, s)
+	}
+	variants, errs := make([]runtime.DecodeVariants, len(missing)), make([]error, len(missing))
+	var group sync.WaitGroup
+	for i, s := range missing {
+		group.Go(func() { variants[i], errs[i] = b.Source.Decode(s) })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return &LoadError{err}
 	}
 	decodes, err := runtime.LoadDecodes(b.Driver, variants)
 	if err != nil {
@@ -98,6 +102,9 @@ func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {
 	if c.inputs, err = b.placeTensors(s, s.contestCalls(cmp.Or(b.Burst, burstMicroseconds)), c.m); err != nil {
 		return nil, err
 	}
+	// Partial results mean nothing from call to call: every setting leaves them in
+	// the scratch memory.
+	c.inputs.workspace = b.scratch
 	all := int64(s.Batch) * int64(s.SQ) * int64(s.Heads)
 	for range min(contestRows, all) {
 		c.rows = append(c.rows, b.random.Int64N(all))
@@ -145,6 +152,11 @@ func (c *Contest) Enter(set Setting) (entry int, err error) {
 	return entry, nil
 }
 
+// once runs work on an L2 that a fill has emptied.
+func (c *Contest) once(w *work) (float64, error) {
+	return c.b.once(w, 1, min(c.b.scratch.Bytes, l2Turnover*c.b.l2()), c.from, c.to)
+}
+
 // warm runs an entry once and keeps what it leaves, on outputs set to NaN: what it
 // does not write must not pass for its result.
 func (c *Contest) warm(e *contestant) error {
@@ -154,7 +166,7 @@ func (c *Contest) warm(e *contestant) error {
 	if err := errors.Join(c.b.Driver.Fill(a.Out.Ptr, 0xff, rows*rowBytes), c.b.Driver.Fill(a.LSE.Ptr, 0xff, rows*4)); err != nil {
 		return err
 	}
-	if _, err := c.b.once(e.work, contestFills, c.from, c.to); err != nil {
+	if _, err := c.once(e.work); err != nil {
 		return err
 	}
 	e.lse = make([]byte, 4*rows)
@@ -198,14 +210,14 @@ func (c *Contest) agree(e *contestant) error {
 }
 
 // Burst runs an entry's calls on a cold L2 and returns the microseconds of one.
-// It rests as long as the calls took, so that the card's power limit does not
-// come into it.
+// It rests half as long as the calls took, so that the card's power limit hardly
+// comes into it.
 func (c *Contest) Burst(entry int) (float64, error) {
-	t, err := c.b.once(c.entries[entry].work, contestFills, c.from, c.to)
+	t, err := c.once(c.entries[entry].work)
 	if err != nil {
 		return 0, fmt.Errorf("%v: %w", c.shape, err)
 	}
-	time.Sleep(min(maxRest, time.Duration(t)*time.Microsecond))
+	time.Sleep(min(maxRest, time.Duration(t/2)*time.Microsecond))
 	return t / float64(c.Calls()), nil
 }
 

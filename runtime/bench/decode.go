@@ -46,12 +46,16 @@ func (e *WrongError) Error() string { return "WRONG RESULT, no time: " + e.Text 
 // calls returns how many calls a replay makes: enough that no page is read
 // again before the L2 has turned over, and some four milliseconds.
 func (b *Bench) calls(s Shape) int {
-	l2 := b.Driver.Attributes().L2Bytes
-	if l2 <= 0 {
-		l2 = defaultL2
-	}
-	cold := l2Turnover*l2/(s.pages()*pageBytes) + 1
+	cold := l2Turnover*b.l2()/(s.pages()*pageBytes) + 1
 	return int(min(maxCalls, max(cold, min(256, int64(4000/s.guess())), 4)))
+}
+
+// l2 is the size of the device's L2 in bytes.
+func (b *Bench) l2() int64 {
+	if n := b.Driver.Attributes().L2Bytes; n > 0 {
+		return n
+	}
+	return defaultL2
 }
 
 // guess is about how many microseconds a call takes.
@@ -64,6 +68,8 @@ type call struct {
 	tables  [][]int32 // one per call of a replay
 	args    []runtime.DecodeArgs
 	d       *runtime.Decode
+
+	workspace runtime.Buffer // that may be used; one that is too small is not
 }
 
 // Decode times a shape with what the source chooses for it. A result that the
@@ -123,9 +129,11 @@ func (b *Bench) plan(c *call, d *runtime.Decode, set Setting, m *memory) error {
 	if err != nil {
 		return err
 	}
-	workspace, err := b.buffer(m, "workspace", d.WorkspaceBytes(c.Batch, set.Splits))
-	if err != nil {
-		return err
+	workspace := c.workspace
+	if need := d.WorkspaceBytes(c.Batch, set.Splits); workspace.Bytes < need {
+		if workspace, err = b.buffer(m, "workspace", need); err != nil {
+			return err
+		}
 	}
 	c.d = d
 	for i := range c.args {

@@ -72,12 +72,10 @@ func structures(src Source, m Model, l Load, def Choice, sms int) []Choice {
 			}
 		}
 	}
-	if l.Ragged { // the balanced schedule's guess of what a cut costs
-		for _, n := range []int{1, 3, 6} {
-			c := def
-			c.PieceCost = n
-			choices = append(choices, c)
-		}
+	for _, n := range cutCosts(m, l, def, sms) {
+		c := def
+		c.PieceCost = n
+		choices = append(choices, c)
 	}
 	slices.SortStableFunc(choices, func(a, b Choice) int {
 		x, y := estimate(a), estimate(b)
@@ -96,6 +94,20 @@ func structures(src Source, m Model, l Load, def Choice, sms int) []Choice {
 		return 0
 	})
 	return choices[:min(len(choices), mostStructures)]
+}
+
+// cutCosts returns what the balanced schedule may count for a cut beside the
+// source's guess, where it has a choice of where to cut.
+func cutCosts(m Model, l Load, def Choice, sms int) []int {
+	switch {
+	case def.Splits > 0:
+		return nil
+	case l.Ragged:
+		return []int{1, 3, 6}
+	case 2*l.Batch > partsOf(m, l, def.BlockH, sms):
+		return []int{1, 6}
+	}
+	return nil
 }
 
 // cuts returns the numbers of pieces worth trying: balanced on the device, one and
@@ -160,12 +172,19 @@ type variation struct {
 	apply func(*Choice)
 }
 
+// wideBlockH is the row block whose CTAs can bring pages to each other, where a
+// request has an even number of them.
+const wideBlockH = 64
+
 // variations returns what may be changed of a choice.
-func variations(c Choice, sms int) (all []variation) {
+func variations(m Model, sq int, c Choice, sms int) (all []variation) {
 	if c.merges() {
 		for _, n := range []int{sms, 2 * sms, max(1, sms/2)} {
 			all = append(all, variation{"merge grid", fmt.Sprintf("merge grid %d", n), func(c *Choice) { c.MergeBlocks = n }})
 		}
+	}
+	if blocks := quotient(m.Heads*sq, c.BlockH); c.BlockH == wideBlockH && blocks%2 == 0 {
+		all = append(all, variation{"cluster", "clusters of 2", func(c *Choice) { c.Cluster = 2 }})
 	}
 	return append(all,
 		variation{"evict", "evict normal", func(c *Choice) { c.Evict = "normal" }},

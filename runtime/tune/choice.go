@@ -18,6 +18,7 @@ type Choice struct {
 	PieceCost int `json:"piece_cost,omitempty"` // in tiles; 0 = the source's
 
 	// These change no bit.
+	Cluster     int    `json:"cluster,omitempty"`      // CTAs that bring pages to each other; 0 = the source's
 	Evict       string `json:"evict,omitempty"`        // how the L2 keeps pages; "" = the source's
 	MergeBlocks int    `json:"merge_blocks,omitempty"` // 0 = the runtime's
 	Promotion   int    `json:"promotion,omitempty"`    // bytes; 0 = the kernel's
@@ -30,7 +31,7 @@ func (c Choice) Tuning() runtime.DecodeTuning {
 
 // setting is the choice as package bench takes it.
 func (c Choice) setting() bench.Setting {
-	return bench.Setting{BlockH: c.BlockH, Splits: c.Splits, Evict: c.Evict, PieceCost: c.PieceCost, Tuning: c.Tuning()}
+	return bench.Setting{BlockH: c.BlockH, Splits: c.Splits, Evict: c.Evict, Cluster: c.Cluster, PieceCost: c.PieceCost, Tuning: c.Tuning()}
 }
 
 // merges reports whether decode's second kernel is launched.
@@ -42,7 +43,7 @@ func (c Choice) String() string {
 	for _, f := range []struct {
 		format string
 		value  int
-	}{{"%d pieces", c.Splits}, {"piece cost %d", c.PieceCost}, {"merge grid %d", c.MergeBlocks}, {"promotion %d", c.Promotion}} {
+	}{{"%d pieces", c.Splits}, {"piece cost %d", c.PieceCost}, {"clusters of %d", c.Cluster}, {"merge grid %d", c.MergeBlocks}, {"promotion %d", c.Promotion}} {
 		if f.value != 0 {
 			s = append(s, fmt.Sprintf(f.format, f.value))
 		}
@@ -57,7 +58,7 @@ func (c Choice) String() string {
 func (c Choice) differs(o Choice) (n int) {
 	for _, other := range []bool{
 		c.BlockH != o.BlockH, c.Splits != o.Splits, c.PieceCost != o.PieceCost,
-		c.Evict != o.Evict, c.MergeBlocks != o.MergeBlocks, c.Promotion != o.Promotion,
+		c.Evict != o.Evict, c.Cluster != o.Cluster, c.MergeBlocks != o.MergeBlocks, c.Promotion != o.Promotion,
 	} {
 		if other {
 			n++
@@ -70,6 +71,7 @@ const (
 	mostBlockH      = 1 << 14
 	mostSplits      = 1 << 16
 	mostPieceCost   = 16
+	mostCluster     = 16
 	mostMergeBlocks = 1 << 16
 )
 
@@ -85,7 +87,8 @@ func (c Choice) check() error {
 		was, least, most int
 	}{
 		{"block_h", c.BlockH, 1, mostBlockH}, {"splits", c.Splits, 0, mostSplits},
-		{"piece_cost", c.PieceCost, 0, mostPieceCost}, {"merge_blocks", c.MergeBlocks, 0, mostMergeBlocks},
+		{"piece_cost", c.PieceCost, 0, mostPieceCost}, {"cluster", c.Cluster, 0, mostCluster},
+		{"merge_blocks", c.MergeBlocks, 0, mostMergeBlocks},
 	} {
 		if f.was < f.least || f.was > f.most {
 			return fmt.Errorf("%s was %d, must be %d to %d", f.name, f.was, f.least, f.most)

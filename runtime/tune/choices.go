@@ -73,7 +73,7 @@ func (c *Choices) Fits(card Card, model Model, tool string) error {
 	case c.Card.Name != card.Name || c.Card.SMs != card.SMs:
 		return stale("they were measured on %s with %d SMs; this is %s with %d", c.Card.Name, c.Card.SMs, card.Name, card.SMs)
 	case c.Card.Driver != card.Driver:
-		return stale("they were measured with driver %d; this is %d", c.Card.Driver, card.Driver)
+		return stale("they were measured with driver %q; this is %q", c.Card.Driver, card.Driver)
 	case c.Tool != tool:
 		return stale("the kernels that were measured are of %q; these are of %q", c.Tool, tool)
 	case c.Model != model:
@@ -174,7 +174,7 @@ func (c *Choices) check() error {
 	if m.DType.Bytes() == 0 {
 		return fmt.Errorf("model.dtype was %q, must be an element type", string(m.DType))
 	}
-	for _, f := range []struct{ name, was string }{{"tool", c.Tool}, {"card.name", c.Card.Name}} {
+	for _, f := range []struct{ name, was string }{{"tool", c.Tool}, {"card.name", c.Card.Name}, {"card.driver", c.Card.Driver}} {
 		if len(f.was) > mostText {
 			return fmt.Errorf("%s had %d bytes, must be at most %d", f.name, len(f.was), mostText)
 		}
@@ -192,7 +192,7 @@ func (c *Choices) check() error {
 	}
 	for i, k := range c.Kernels {
 		if k.SQ < 1 || k.SQ > mostSQ || k.BlockH < 1 || k.BlockH > mostBlockH ||
-			!slices.Contains(evictions, k.Evict) || k.PieceCost < 0 || k.PieceCost > mostPieceCost || len(k.SHA256) != 2*sha256.Size {
+			!slices.Contains(evictions, k.Evict) || k.PieceCost < 0 || k.PieceCost > mostPieceCost || k.Cluster < 0 || k.Cluster > mostCluster || len(k.SHA256) != 2*sha256.Size {
 			return fmt.Errorf("kernels[%d] was %+v: not those of a decode", i, k)
 		}
 	}

@@ -27,8 +27,8 @@ func mustText(t testing.TB, c *Choices) string {
 func sample() *Choices {
 	def := Choice{BlockH: 16}
 	return &Choices{
-		Schema: Schema, Tool: "fake", Card: Card{"fake", 132, 13000}, Model: DeepSeek(16),
-		Kernels: []Kernels{{1, 16, "", 0, strings.Repeat("ab", 32)}},
+		Schema: Schema, Tool: "fake", Card: Card{"fake", 132, "CUDA 13000"}, Model: DeepSeek(16),
+		Kernels: []Kernels{{1, 16, "", 0, 0, strings.Repeat("ab", 32)}},
 		Buckets: []Bucket{
 			{Load: Load{1, 4, 4096, false}, Default: def, Choice: Choice{BlockH: 8, MergeBlocks: 132}, DefaultUS: 10, ChosenUS: 9, Gain: 1.11, Rounds: 12, Tried: 9},
 			{Load: Load{1, 128, 4096, false}, Default: def, Choice: Choice{BlockH: 16, Splits: 1, Promotion: 64, Evict: "normal"}, DefaultUS: 145, ChosenUS: 143, Gain: 1.014, Rounds: 12, Tried: 9},
@@ -130,11 +130,11 @@ func TestFits(t *testing.T) {
 		t.Error(err)
 	}
 	for want, err := range map[string]error{
-		"this is other with 132": c.Fits(Card{"other", 132, 13000}, c.Model, c.Tool),
-		"this is fake with 114":  c.Fits(Card{"fake", 114, 13000}, c.Model, c.Tool),
-		"driver 13000; this is":  c.Fits(Card{"fake", 132, 13010}, c.Model, c.Tool),
-		"these are of \"newer\"": c.Fits(c.Card, c.Model, "newer"),
-		"they are for the model": c.Fits(c.Card, DeepSeek(128), c.Tool),
+		"this is other with 132":      c.Fits(Card{"other", 132, "CUDA 13000"}, c.Model, c.Tool),
+		"this is fake with 114":       c.Fits(Card{"fake", 114, "CUDA 13000"}, c.Model, c.Tool),
+		"driver \"CUDA 13000\"; this": c.Fits(Card{"fake", 132, "CUDA 13010"}, c.Model, c.Tool),
+		"these are of \"newer\"":      c.Fits(c.Card, c.Model, "newer"),
+		"they are for the model":      c.Fits(c.Card, DeepSeek(128), c.Tool),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

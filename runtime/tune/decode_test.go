@@ -123,7 +123,7 @@ func TestDecodeSizesHoldForEveryStep(t *testing.T) {
 
 func TestDecodeIgnoresWhatDoesNotFit(t *testing.T) {
 	for want, change := range map[string]func(*deskDriver, *Choices){
-		"driver 13000; this is 13010":        func(d *deskDriver, _ *Choices) { d.attributes.DriverVersion = 13010 },
+		"this is \"CUDA 13010\"":             func(d *deskDriver, _ *Choices) { d.attributes.DriverVersion = 13010 },
 		"with 132 SMs; this is fake with 78": func(d *deskDriver, _ *Choices) { d.attributes.SMs = 78 },
 		"of \"older\"":                       func(_ *deskDriver, c *Choices) { c.Tool = "older" },
 		"for the model":                      func(_ *deskDriver, c *Choices) { c.Model.Heads = 8 },

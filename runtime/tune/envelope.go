@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mlagen/mlagen/runtime"
 )
@@ -145,7 +146,7 @@ func DeepSeek(heads int) Model { return Model{heads, 512, 64, 64, runtime.BF16} 
 func (m Model) shape(sq int, c Choice) runtime.DecodeShape {
 	return runtime.DecodeShape{
 		Heads: m.Heads, SQ: sq, Latent: m.Latent, Rope: m.Rope, Page: m.Page, DType: m.DType,
-		BlockH: c.BlockH, Evict: c.Evict, PieceCost: c.PieceCost,
+		BlockH: c.BlockH, Evict: c.Evict, Cluster: c.Cluster, PieceCost: c.PieceCost,
 	}
 }
 
@@ -154,11 +155,18 @@ func (m Model) shape(sq int, c Choice) runtime.DecodeShape {
 type Card struct {
 	Name   string `json:"name"`
 	SMs    int    `json:"sms"`
-	Driver int    `json:"driver"` // 13000 for CUDA 13.0
+	Driver string `json:"driver"` // its version, as exactly as it is known
 }
 
 // CardOf describes a driver's device.
 func CardOf(drv runtime.Driver) Card {
 	a := drv.Attributes()
-	return Card{drv.Name(), a.SMs, a.DriverVersion}
+	c := Card{drv.Name(), a.SMs, fmt.Sprintf("CUDA %d", a.DriverVersion)}
+	if compiler, ok := drv.(runtime.Compiler); ok {
+		// CUDA's version and the library's name, which has the driver's; size and
+		// date of the file, which may follow, are not the same on every machine.
+		parts := strings.SplitN(compiler.Toolchain().Driver, ", ", 3)
+		c.Driver = strings.Join(parts[:min(len(parts), 2)], ", ")
+	}
+	return c
 }

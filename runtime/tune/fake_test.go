@@ -113,7 +113,7 @@ func (c *fakeContest) Close() error {
 
 // config tunes 16 heads on w.
 func (w *world) config(e Envelope, budget time.Duration) Config {
-	return Config{Source: fakeSource{}, Timer: w, Card: Card{"fake", 132, 13000}, Model: DeepSeek(16), Tool: "fake", Envelope: e, Budget: budget, now: w.now}
+	return Config{Source: fakeSource{}, Timer: w, Card: Card{"fake", 132, "CUDA 13000"}, Model: DeepSeek(16), Tool: "fake", Envelope: e, Budget: budget, now: w.now}
 }
 
 func (w *world) run(e Envelope, budget time.Duration) (*Choices, error) {

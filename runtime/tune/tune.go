@@ -172,7 +172,7 @@ func (t *tuner) measure() error {
 		}
 		t.matches[i] = m
 		s := search{match: m, clock: t.clock, record: record, variations: func(c Choice) []variation {
-			return slices.DeleteFunc(variations(c, t.sms), func(v variation) bool {
+			return slices.DeleteFunc(variations(t.Model, m.load.SQ, c, t.sms), func(v variation) bool {
 				next := c
 				v.apply(&next)
 				return !loaded[t.Model.shape(m.load.SQ, next)]
@@ -206,11 +206,17 @@ func (t *tuner) load(structured [][]Choice) (map[runtime.DecodeShape]bool, error
 		wanted[s] += weight
 	}
 	for i, l := range t.loads {
-		normal := func(c Choice) Choice { c.Evict = "normal"; return c }
-		want(t.Model.shape(l.SQ, normal(t.defaults[i])), 0.5)
+		varied := func(c Choice, weight float64) {
+			for _, v := range variations(t.Model, l.SQ, c, t.sms) {
+				next := c
+				v.apply(&next)
+				want(t.Model.shape(l.SQ, next), weight)
+			}
+		}
+		varied(t.defaults[i], 0.5)
 		for n, c := range structured[i] {
 			want(t.Model.shape(l.SQ, c), 1/float64(1+n))
-			want(t.Model.shape(l.SQ, normal(c)), 0.1/float64(1+n))
+			varied(c, 0.1/float64(1+n))
 		}
 	}
 	slices.SortStableFunc(others, func(a, b runtime.DecodeShape) int { return cmp.Compare(wanted[b], wanted[a]) })
@@ -232,7 +238,7 @@ func (t *tuner) load(structured [][]Choice) (map[runtime.DecodeShape]bool, error
 }
 
 // loadTogether is how many choices' kernels are loaded side by side.
-const loadTogether = 4
+const loadTogether = 6
 
 // open prepares a load's contest with its default.
 func (t *tuner) open(i int) (*match, error) {
