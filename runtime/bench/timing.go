@@ -47,11 +47,11 @@ func (w *work) close() error {
 	return w.graph.Destroy()
 }
 
-// once runs the work on a cold L2, emptied by so many fills of bytes of the scratch
-// memory, and returns its microseconds.
-func (b *Bench) once(w *work, fills int, bytes int64, from, to runtime.Event) (float64, error) {
+// once runs the work on a cold L2, emptied by so many fills of the scratch memory,
+// and returns its microseconds.
+func (b *Bench) once(w *work, fills int, from, to runtime.Event) (float64, error) {
 	for range fills {
-		if err := b.stream.FillAsync(b.scratch.Ptr, 0x5a, bytes); err != nil {
+		if err := b.stream.FillAsync(b.scratch.Ptr, 0x5a, b.scratch.Bytes); err != nil {
 			return 0, err
 		}
 	}
@@ -88,7 +88,7 @@ func (b *Bench) bursts(w *work, n int) (times []float64, err error) {
 	}
 	defer func() { err = errors.Join(err, to.Destroy()) }()
 	for range n {
-		t, err := b.once(w, scratchFills, b.scratch.Bytes, from, to)
+		t, err := b.once(w, scratchFills, from, to)
 		if err != nil {
 			return nil, err
 		}
