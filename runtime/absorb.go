@@ -30,6 +30,7 @@ type absorb struct {
 	name    string
 	places  places
 	kernels []*productKernel // by rows of a tile, ascending
+	columns int              // of a head's results
 	model   ProductModel     // the first one's
 	sms     int64
 	views   [4]view // parts of joint queries and results
@@ -67,6 +68,10 @@ func loadAbsorb(l *loader, name, kernel string, variants []Variant, pointers, sc
 	}
 	slices.SortStableFunc(a.kernels, func(x, y *productKernel) int { return cmp.Compare(x.model.BlockM, y.model.BlockM) })
 	a.model = a.kernels[0].model
+	a.columns = a.model.Value
+	if kernel == "absorb_q" {
+		a.columns = a.model.Latent
+	}
 	a.places, a.sms = newPlaces(l.driver, absorbArguments), int64(max(1, l.driver.Attributes().SMs))
 	return a, nil
 }
@@ -103,20 +108,32 @@ func (a *absorb) Close() error {
 	return errors.Join(all...)
 }
 
-// forTokens returns the kernel for so many tokens.
+// forTokens returns the kernel for so many tokens: the smallest tiles that hold
+// them all, or the largest, but wide ones only where there are enough for half
+// of the device.
 func (a *absorb) forTokens(tokens int64) *productKernel {
+	var chosen *productKernel
 	for _, k := range a.kernels {
+		if chosen != nil && k.wide() && 2*a.tiles(k, tokens) < a.sms {
+			break
+		}
+		chosen = k
 		if int64(k.model.BlockM) >= tokens {
-			return k
+			break
 		}
 	}
-	return a.kernels[len(a.kernels)-1]
+	return chosen
 }
 
-// launch launches k for so many tokens with heads of so many columns.
-func (a *absorb) launch(s Stream, k *productKernel, tokens int64, columns int) error {
+// tiles returns how many tiles of k so many tokens make.
+func (a *absorb) tiles(k *productKernel, tokens int64) int64 {
 	m := &k.model
-	tiles := (tokens + int64(m.BlockM) - 1) / int64(m.BlockM) * int64(m.Heads) * int64(columns/m.BlockN)
+	return (tokens + int64(m.BlockM) - 1) / int64(m.BlockM) * int64(m.Heads) * int64(a.columns/m.BlockN)
+}
+
+// launch launches k for so many tokens.
+func (a *absorb) launch(s Stream, k *productKernel, tokens int64) error {
+	tiles := a.tiles(k, tokens)
 	if k.wide() {
 		tiles = min(tiles, a.sms)
 	}
@@ -245,7 +262,7 @@ func (a *AbsorbQuery) run(s Stream, x *AbsorbQueryArgs) error {
 		k.strided("q_rope", "q_rope_token", "q_rope_head", &x.QRope)
 		k.strided("rope_out", "rope_out_token", "rope_out_head", &x.OutRope)
 	}
-	return a.launch(s, k, tokens, m.Latent)
+	return a.launch(s, k, tokens)
 }
 
 // query checks the queries and leaves them in QNope and QRope.
@@ -404,5 +421,5 @@ func (a *AbsorbOutput) run(s Stream, x *AbsorbOutputArgs) error {
 	if err := k.result(&x.Out); err != nil {
 		return err
 	}
-	return a.launch(s, k, tokens, m.Value)
+	return a.launch(s, k, tokens)
 }

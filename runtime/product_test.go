@@ -66,9 +66,12 @@ type productRig struct {
 
 const productTokens, productPages = 300, 20
 
+// newProductRig has a device so small that wide tiles fill it.
 func newProductRig(t *testing.T) *productRig {
 	t.Helper()
-	r := &productRig{rig: &rig{t: t, driver: newFake(), stream: &fakeStream{}}}
+	driver := newFake()
+	driver.attributes.SMs = smallDevice
+	r := &productRig{rig: &rig{t: t, driver: driver, stream: &fakeStream{}}}
 	var errs [3]error
 	r.up, errs[0] = LoadUpProject(r.driver, upVariant())
 	r.query, errs[1] = LoadAbsorbQuery(r.driver, absorbVariants(true)...)
@@ -155,6 +158,33 @@ func TestUpProjectRun(t *testing.T) {
 	}
 	if m := r.driver.encoded[0]; m.Param != "latents" || m.Sizes[1] != productTokens || m.Sizes[2] != 1 || m.Strides[0] != 1152 {
 		t.Errorf("dense rows: %+v", m)
+	}
+}
+
+const smallDevice = 64
+
+// TestAbsorbTiles: wide tiles are taken where they are enough for half of the
+// device; otherwise the largest narrow ones, or all that there are.
+func TestAbsorbTiles(t *testing.T) {
+	for _, c := range []struct{ sms, tokens, want int }{
+		{132, 8, 16}, {132, 16, 16}, {132, 17, 16}, {132, productTokens, 16}, {96, productTokens, 128}, {smallDevice, productTokens, 128}, {132, 10000, 128},
+	} {
+		driver := newFake()
+		driver.attributes.SMs = c.sms
+		q, err := LoadAbsorbQuery(driver, absorbVariants(true)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := q.ModelFor(c.tokens).BlockM; got != c.want {
+			t.Errorf("%d tokens on %d SMs: tiles of %d rows, want %d", c.tokens, c.sms, got, c.want)
+		}
+	}
+	q, err := LoadAbsorbQuery(newFake(), absorbVariants(true)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := q.ModelFor(1).BlockM; got != 128 {
+		t.Errorf("tiles of %d rows, want the only ones", got)
 	}
 }
 
