@@ -175,14 +175,14 @@ type trial struct {
 }
 
 // take adds the launches since the last time: of the kernels of variants, in
-// their order, with arguments in common.
+// their order, with arguments in common. The last ones may not have been needed.
 func (c *trial) take(r *recorder, dir string, common call, buffers map[string]int64, variants ...runtime.Variant) {
 	common.SMs = r.sms
 	for i, v := range variants {
 		own := common
 		own.Manifest = filepath.Join(dir, v.Manifest.Kernel+".json")
 		c.calls = append(c.calls, own)
-		if len(r.launches) == 0 {
+		if i >= len(r.launches) {
 			c.want = append(c.want, nil)
 			continue
 		}
