@@ -64,8 +64,12 @@ func (k *Kernel) copyBoxTo(n int, dst ptx.Addr, desc ptx.Operand, at []Value, ba
 	for _, c := range at {
 		coords = append(coords, c.op)
 	}
-	op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
-	k.emit(op, dst, ptx.Tensor{Map: desc, Coords: coords}, bar, all, policy.op)
+	op := "cp.async.bulk.tensor." + string(rune('0'+len(coords))) + "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+	if policy.op == nil {
+		k.emit(op, dst, ptx.Tensor{Map: desc, Coords: coords}, bar, all)
+		return
+	}
+	k.emit(op+".L2::cache_hint", dst, ptx.Tensor{Map: desc, Coords: coords}, bar, all, policy.op)
 }
 
 // arrive counts on an mbarrier, or on the same one in each of a cluster's n

@@ -36,6 +36,8 @@ func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
 	number(&s.Page, "page", "`tokens` per page of the cache")
 	number(&s.Stages, "stages", "`tiles` in flight")
 	number(&s.Cluster, "cluster", "`CTAs` per cluster")
+	fs.StringVar(&s.Evict, "evict", "", "decode: how the L2 `keeps` pages: normal, or evicted first when left out")
+	number(&s.PieceCost, "piece-cost", "decode-schedule: what a cut costs, in `tiles`")
 	fs.StringVar(&s.DType, "dtype", "", "element `type`: bf16 or fp16")
 	fs.StringVar(&s.Partial, "partial", "", "`type` of the partial outputs that merge-states takes: f32, or the element type")
 	fs.StringVar(&s.Rotate, "rotate", "", "`way` in which append-kv rotates rope keys: interleaved or half (default not at all)")

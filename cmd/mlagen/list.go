@@ -89,6 +89,9 @@ func emitCommand(p templates.Preset) string {
 	if s.BlockM != d.BlockM {
 		text += fmt.Sprintf(" -block-m %d", s.BlockM)
 	}
+	if s.Cluster != d.Cluster {
+		text += fmt.Sprintf(" -cluster %d", s.Cluster)
+	}
 	if s.DType != d.DType {
 		text += " -dtype " + s.DType
 	}

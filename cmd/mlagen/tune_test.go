@@ -42,7 +42,7 @@ func TestTunedChoicesAreRight(t *testing.T) {
 			{BlockH: 16, Evict: "normal", Tuning: runtime.DecodeTuning{MergeBlocks: 5, Promotion: 64}}, {BlockH: 16, Tuning: runtime.DecodeTuning{Promotion: 256}},
 		}},
 		{bench.Shape{Heads: 16, SQ: 1, Batch: 10, KV: 300, Varlen: true}, []bench.Setting{{BlockH: 16}, {BlockH: 16, PieceCost: 1}, {BlockH: 16, PieceCost: 6}}},
-		{bench.Shape{Heads: 128, SQ: 1, Batch: 1, KV: 100}, []bench.Setting{{BlockH: 64}, {BlockH: 64, Evict: "normal", Splits: 2}, {BlockH: 64, Cluster: 2}}},
+		{bench.Shape{Heads: 128, SQ: 1, Batch: 1, KV: 100}, []bench.Setting{{BlockH: 64}, {BlockH: 64, Evict: "normal", Splits: 2}, {BlockH: 64, Cluster: 2, Evict: "normal"}}},
 	} {
 		c, err := b.NewContest(x.shape)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/bench"
 )
 
 // sampleHere is sample's choices with the kernels that fakeSource makes.
@@ -189,6 +190,31 @@ func TestOnDevice(t *testing.T) {
 	}
 	if step, _ := d.Step(c.Buckets[0].Load); step.Choice != c.Buckets[0].Choice {
 		t.Errorf("%v runs as %v", c.Buckets[0].Load, step.Choice)
+	}
+}
+
+// What cannot be loaded keeps nothing else from being loaded.
+func TestLoadLeavesOutWhatFails(t *testing.T) {
+	desk := newDesk()
+	b, err := bench.New(bench.Config{Driver: desk, Source: fakeSource{}, PoolBytes: 1 << 24, Rows: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer := &deviceTimer{bench: b, heads: 16}
+	var shapes []runtime.DecodeShape
+	for _, h := range []int{8, 24, 16, 64} { // 24 cannot be built
+		shapes = append(shapes, DeepSeek(16).shape(1, Choice{BlockH: h}))
+	}
+	if err := timer.Load(shapes); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shapes {
+		if loaded := b.Loaded(s) != nil; loaded != (s.BlockH != 24) {
+			t.Errorf("row block %d: loaded %v", s.BlockH, loaded)
+		}
+	}
+	if err := b.Close(); err != nil || desk.loads != 0 {
+		t.Errorf("%v, %d kernels left", err, desk.loads)
 	}
 }
 

@@ -117,15 +117,19 @@ func shapeOf(heads int, l Load) bench.Shape {
 	return bench.Shape{Heads: heads, SQ: l.SQ, Batch: l.Batch, KV: l.Tokens, Varlen: l.Ragged}
 }
 
-// Load implements Timer. What cannot be loaded with others is tried again by
-// itself when it enters.
+// Load implements Timer. Where something cannot be loaded, what stood beside it is
+// tried without it.
 func (t *deviceTimer) Load(shapes []runtime.DecodeShape) error {
 	err := t.bench.Load(shapes)
 	var load *bench.LoadError
-	if errors.As(err, &load) {
-		return nil
+	switch {
+	case !errors.As(err, &load):
+		return err
+	case len(shapes) < 2:
+		return nil // who enters with it is told
 	}
-	return err
+	half := len(shapes) / 2
+	return errors.Join(t.Load(shapes[:half]), t.Load(shapes[half:]))
 }
 
 // Contest implements Timer.
