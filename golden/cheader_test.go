@@ -118,6 +118,9 @@ func TestCHeader(t *testing.T) {
 		{[]string{"decode-schedule", "absorb-decode", "decode-combine"}, templates.Spec{}},
 		{[]string{"decode-schedule", "absorb-decode", "decode-combine"}, templates.Spec{Heads: 20, SQ: 3, DType: "fp16"}},
 		{[]string{"expand-schedule", "expand-prefill"}, templates.Spec{Heads: 16}},
+		{[]string{"absorb-q"}, templates.Spec{BlockM: 8}},
+		{[]string{"up-project"}, templates.Spec{}},
+		{[]string{"append-kv"}, templates.Spec{Rotate: "half"}},
 	} {
 		var variants []runtime.Variant
 		var stems []string
@@ -192,7 +195,7 @@ func randomCall(t *testing.T, rules launched, random *rand.Rand) *call {
 				continue
 			}
 			if _, ok := c.integers[a.Name]; !ok {
-				c.integers[a.Name] = random.Int64N(1 << random.IntN(8))
+				c.integers[a.Name] = random.Int64N(1 << random.IntN(12))
 				if a.Max == "1" {
 					c.integers[a.Name] = random.Int64N(2)
 				}
@@ -226,6 +229,13 @@ func randomCall(t *testing.T, rules launched, random *rand.Rand) *call {
 			}
 		}
 	}
+	for _, l := range rules.list {
+		for _, a := range l.Kernel().Manifest.Launch.Arguments {
+			if a.Optional && random.IntN(3) == 0 {
+				c.tensors[a.Name] = runtime.Tensor{}
+			}
+		}
+	}
 	return c
 }
 
@@ -248,6 +258,9 @@ func cArguments(m *manifest.Manifest, c *call, sms int) string {
 				}
 				size[i], stride[i] = fmt.Sprint(t.Shape[i]), fmt.Sprint(n*t.DType.Bytes())
 				dense *= t.Shape[i]
+			}
+			if len(t.Shape) == 0 { // left out
+				continue
 			}
 			list = append(list, fmt.Sprintf(".%s = {%dull, {%s}, {%s}}", a.Name, t.Ptr, strings.Join(size, ", "), strings.Join(stride, ", ")))
 		case manifest.BufferArgument:

@@ -41,7 +41,7 @@ type launchMap struct {
 }
 
 // LaunchArguments are the arguments of a launch: of each kind those that the
-// manifest lists, in its order.
+// manifest lists, in its order. A tensor that may be left out is the zero Tensor.
 type LaunchArguments struct {
 	Tensors  []Tensor
 	Buffers  []Buffer
@@ -200,6 +200,10 @@ func (l *Launcher) integers(values []int64) error {
 func (l *Launcher) tensors(tensors []Tensor) error {
 	return l.each(manifest.TensorArgument, len(tensors), func(i, slot int) error {
 		x, t := &l.list[i], &tensors[slot]
+		if x.Optional && t.absent() {
+			x.address = 0
+			return l.rules.Absent(i)
+		}
 		for d, dim := range x.Shape {
 			size := int64(-1)
 			if dim.Size != "" {

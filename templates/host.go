@@ -175,9 +175,19 @@ func rowsArgument(name, dtype, doc string, shape ...string) manifest.Argument {
 	return manifest.Argument{Name: name, Kind: manifest.TensorArgument, Doc: doc, DType: dtype, Align: rowAlign, Shape: dimensions(shape)}
 }
 
-// denseArgument is a tensor of 32-bit elements that lie one after the other.
+// denseArgument is a tensor of elements that lie one after the other.
 func denseArgument(name, dtype, doc string, shape ...string) manifest.Argument {
-	return manifest.Argument{Name: name, Kind: manifest.TensorArgument, Doc: doc, DType: dtype, Align: 4, Dense: true, Shape: dimensions(shape)}
+	align := 4
+	if dtype == "s64" {
+		align = 8
+	}
+	return manifest.Argument{Name: name, Kind: manifest.TensorArgument, Doc: doc, DType: dtype, Align: align, Dense: true, Shape: dimensions(shape)}
+}
+
+// optionalArgument may be left out.
+func optionalArgument(a manifest.Argument) manifest.Argument {
+	a.Optional = true
+	return a
 }
 
 func outputArgument(a manifest.Argument) manifest.Argument {

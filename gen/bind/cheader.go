@@ -234,6 +234,10 @@ func (w *cWriter) arguments() {
 			if a.Output {
 				kind += ", written"
 			}
+			if a.Optional {
+				kind += "; all zero where it is left out"
+				w.names[a.Name+".given"] = fmt.Sprintf("(a->%s.address != 0)", name)
+			}
 			w.comment("\t", "%s: %s %s, aligned to %d bytes%s", a.Doc, a.DType, single.shape(a.Shape), a.Align, kind)
 			w.line("\tmlagen_tensor %s;", name)
 			for d, dim := range a.Shape {
@@ -299,9 +303,13 @@ func (w *cWriter) check() {
 		name := cName(a.Name)
 		switch a.Kind {
 		case manifest.TensorArgument:
+			given := ""
+			if a.Optional {
+				given = fmt.Sprintf("a->%s.address && ", name)
+			}
 			for d, dim := range a.Shape {
 				if dim.Size != "" {
-					w.line("\tif (a->%s.size[%d] != %s)\n\t\treturn %q;", name, d, w.expr(dim.Size), fmt.Sprintf("%s: size of %s must be %s", a.Name, dim.Name, dim.Size))
+					w.line("\tif (%sa->%s.size[%d] != %s)\n\t\treturn %q;", given, name, d, w.expr(dim.Size), fmt.Sprintf("%s: size of %s must be %s", a.Name, dim.Name, dim.Size))
 				} else {
 					w.line("\tif (a->%s.size[%d] < 0)\n\t\treturn %q;", name, d, fmt.Sprintf("%s: size of %s must be at least 0", a.Name, dim.Name))
 				}
@@ -312,7 +320,7 @@ func (w *cWriter) check() {
 				element = w.elementBytes(a.Name)
 				must = fmt.Sprintf("%s: elements must lie one after the other, at a multiple of %d bytes that is not null", a.Name, a.Align)
 			}
-			w.line("\tif (!mlagen_placed(&a->%s, %d, %d, %d))\n\t\treturn %q;", name, len(a.Shape), a.Align, element, must)
+			w.line("\tif (%s!mlagen_placed(&a->%s, %d, %d, %d))\n\t\treturn %q;", given, name, len(a.Shape), a.Align, element, must)
 		case manifest.BufferArgument:
 			w.line("\tif (!a->%s.address || a->%s.address %% %d)\n\t\treturn %q;", name, name, a.Align, fmt.Sprintf("%s: address must be a multiple of %d bytes", a.Name, a.Align))
 			w.line("\tif (a->%s.bytes < %s)\n\t\treturn %q;", name, w.expr(a.Bytes), fmt.Sprintf("%s must have at least %s bytes", a.Name, a.Bytes))

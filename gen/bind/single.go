@@ -128,6 +128,9 @@ func (b *Single) describe(a *manifest.Argument) []string {
 		if a.Output {
 			what += "; written"
 		}
+		if a.Optional {
+			what += "; may be left out"
+		}
 		lines = append(lines, what+".")
 	case manifest.BufferArgument:
 		lines = append(lines, fmt.Sprintf("%sBytes says how large; aligned to %d bytes.", fieldName(a.Name), a.Align))

@@ -9,7 +9,8 @@ package manifest
 //  2. integer arguments, each between its min and max;
 //  3. of each tensor argument T, in each dimension D, T.size.D in elements and
 //     T.stride.D in bytes (a stride means nothing where the size is 1 and may
-//     be 0 there);
+//     be 0 there), and of one that may be left out T.given, 1 or 0: then its
+//     address, sizes and strides are 0;
 //  4. quantities.
 //
 // An expression uses only what is known before it. All kernels of an operation
@@ -86,7 +87,9 @@ type Argument struct {
 	Shape  []Dimension `json:"shape,omitempty"` // outermost first
 	Align  int         `json:"align,omitempty"` // of a buffer: of its address
 	Dense  bool        `json:"dense,omitempty"`
-	Output bool        `json:"output,omitempty"` // written; every element is
+	Output bool        `json:"output,omitempty"` // written
+
+	Optional bool `json:"optional,omitempty"` // may be left out
 
 	// Bytes is the least size of a buffer. What it holds before the operation's
 	// first launch means nothing; until its last nobody else may write it.

@@ -10,6 +10,7 @@ type Rules struct {
 	exprs  map[string]*Expr // by text
 	values map[string]int64
 	names  [][]dimensionNames // of an argument's dimensions
+	given  []string           // an argument's name for whether it is given, where it need not be
 	lookup func(string) (int64, bool)
 }
 
@@ -35,6 +36,11 @@ func (m *Manifest) Rules() (*Rules, error) {
 			names = append(names, dimensionNames{a.Name + ".size." + d.Name, a.Name + ".stride." + d.Name})
 		}
 		r.names = append(r.names, names)
+		given := ""
+		if a.Optional {
+			given = a.Name + ".given"
+		}
+		r.given = append(r.given, given)
 	}
 	m.eachExpr(func(text string) {
 		r.exprs[text], _ = ParseExpr(text) // it has been validated
@@ -128,6 +134,22 @@ func (r *Rules) Tensor(i, d int, size, stride int64) error {
 		}
 	}
 	r.values[r.names[i][d].size], r.values[r.names[i][d].stride] = size, stride
+	if r.given[i] != "" {
+		r.values[r.given[i]] = 1
+	}
+	return nil
+}
+
+// Absent says that argument number i, a tensor, was left out, and refuses that
+// where it must be given.
+func (r *Rules) Absent(i int) error {
+	if r.given[i] == "" {
+		return fmt.Errorf("%s: was not given, must be", r.launch.Arguments[i].Name)
+	}
+	for _, d := range r.names[i] {
+		r.values[d.size], r.values[d.stride] = 0, 0
+	}
+	r.values[r.given[i]] = 0
 	return nil
 }
 

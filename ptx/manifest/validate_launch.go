@@ -77,6 +77,9 @@ func (m *Manifest) validateLaunch() error {
 		for _, d := range a.Shape {
 			c.known[a.Name+".size."+d.Name], c.known[a.Name+".stride."+d.Name] = true, true
 		}
+		if a.Optional {
+			c.known[a.Name+".given"] = true
+		}
 	}
 	for i, q := range l.Quantities {
 		at := fmt.Sprintf("launch.quantities[%d].", i)
@@ -138,6 +141,9 @@ func (c *launchChecker) argument(at string, a *Argument) error {
 	}
 	if (a.Kind == TensorArgument) != (len(a.Shape) > 0) {
 		return &FieldError{at + "shape", fmt.Sprintf("has %d dimensions", len(a.Shape)), "given for tensors and for nothing else"}
+	}
+	if a.Optional && a.Kind != TensorArgument {
+		return refuse(at+"optional", a.Optional, "given for tensors and for nothing else")
 	}
 	if (a.Kind == BufferArgument) != (a.Bytes != "") {
 		return refuse(at+"bytes", a.Bytes, "given for buffers and for nothing else")
