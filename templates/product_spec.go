@@ -135,6 +135,9 @@ func (s Spec) narrowColumns(g geometry, most int) int {
 // head's columns and whose accumulators fit.
 func (s Spec) equalColumns(g geometry, most int) int {
 	n := min(most, g.columns)
+	if over := n - maxTileColumns; over > 0 {
+		n -= (over + depthBlock - 1) / depthBlock * depthBlock
+	}
 	for n > depthBlock && (g.columns%n != 0 || s.accumulators(n) > maxAccumulators) {
 		n -= depthBlock
 	}
