@@ -27,8 +27,8 @@ var mutations = flag.Int("mutations", 40, "mutants of every golden kernel")
 // sign.
 var token = regexp.MustCompile(`[%$.\w:]+|[^\s\w]`)
 
-// extremes are numbers at which something overflows.
-var extremes = []string{"0", "-1", "1", "63", "2147483647", "2147483648", "-2147483648", "4294967295", "4294967296", "9223372036854775807",
+// overflowing are numbers at which something overflows.
+var overflowing = []string{"0", "-1", "1", "63", "2147483647", "2147483648", "-2147483648", "4294967295", "4294967296", "9223372036854775807",
 	"-9223372036854775808", "18446744073709551615", "99999999999999999999", "0f7FC00000", "0x", "%r0", "%p0", "%rd0", "%nothing", "smem", "L1", "{", "}"}
 
 // TestMutatedKernels changes golden PTX here and there: parsing gives an error
@@ -138,7 +138,7 @@ func mutate(r *rand.Rand, text string) (mutant, how string) {
 		case 3, 4:
 			replace(other())
 		case 5, 6:
-			replace(pick(r, extremes...))
+			replace(pick(r, overflowing...))
 		case 7:
 			if len(lines[i]) > 0 {
 				b := []byte(lines[i])

@@ -26,6 +26,9 @@ func (s source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err
 	spec := s.tune
 	spec.Heads, spec.SQ, spec.Latent, spec.Rope, spec.Page = shape.Heads, shape.SQ, shape.Latent, shape.Rope, shape.Page
 	spec.DType, spec.LineInfo = string(shape.DType), true
+	if spec.BlockH == 0 {
+		spec.BlockH = shape.BlockH
+	}
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
 		var err error
 		if *to, err = buildVariant(name, spec); err != nil {

@@ -19,11 +19,13 @@ func (a *app) check() *ffcli.Command {
 	seeds, seed := seedFlags(fs)
 	sms := fs.Int("sms", 0, "`number` of multiprocessors of the emulated device, 0 for 8")
 	draw := newRandomFlags(fs)
+	atExtremes := fs.Bool("extremes", false, "run checks of extremes, all or those named, in place of files")
 	dump := fs.String("dump", "", "`directory` for every case's inputs and outputs as .npy files")
 	return &ffcli.Command{
 		Name: "check",
 		ShortUsage: "mlagen check [-device emu|cuda] [-seeds N] [-dump DIR] FILE...\n" +
-			"       mlagen check [-device emu|cuda] -random N|-for DURATION [-seed S] [-op LIST] [-failures DIR]",
+			"       mlagen check [-device emu|cuda] -random N|-for DURATION [-seed S] [-op LIST] [-failures DIR]\n" +
+			"       mlagen check [-device emu|cuda] -extremes [NAME...]",
 		ShortHelp: "run conformance cases, or random ones, and compare them with the oracle",
 		LongHelp: `check runs each case (a JSON file) on a device exactly as a user's call would
 and compares the result with a float64 oracle: tolerances, every element
@@ -35,7 +37,12 @@ fails. What a device cannot run is skipped with the reason.
 With -random or -for it draws cases from the whole contract instead: the same
 for a seed, whatever runs beside. On the emulator the number of multiprocessors
 and the schedules are drawn too. A case that fails is shrunk to the least that
-still does and written to -failures, from where check runs it again.`,
+still does and written to -failures, from where check runs it again.
+
+With -extremes it runs checks of a million tokens, 20,000 requests, 70,000 rows,
+pools beyond 32 bits, graphs of any size, 10,000 replays, streams and processes
+side by side, memory that runs out and kernels that are unloaded; they are small
+on the emulator.`,
 		FlagSet: fs,
 		Exec: func(ctx context.Context, args []string) (err error) {
 			d, err := findDevice(*deviceName)
@@ -43,13 +50,16 @@ still does and written to -failures, from where check runs it again.`,
 				return err
 			}
 			if draw.wanted() {
-				if len(args) > 0 || *seeds != 1 || *sms != 0 || *dump != "" {
-					return usagef("-random and -for draw cases, schedules and devices themselves; they take neither files, -seeds, -sms nor -dump")
+				if *atExtremes || len(args) > 0 || *seeds != 1 || *sms != 0 || *dump != "" {
+					return usagef("-random and -for draw cases, schedules and devices themselves; they take neither files, -extremes, -seeds, -sms nor -dump")
 				}
 				return a.checkRandom(ctx, draw, d, *seed)
 			}
+			if *atExtremes {
+				return a.checkExtremes(d, args)
+			}
 			if len(args) == 0 {
-				return usagef("check needs case files, or -random")
+				return usagef("check needs case files, -random or -extremes")
 			}
 			if *sms < 0 || *sms > 0 && !d.emulated {
 				return usagef("-sms %d: it is the number of multiprocessors of an emulated device", *sms)

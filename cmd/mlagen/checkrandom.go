@@ -35,7 +35,7 @@ func newRandomFlags(fs *flag.FlagSet) randomFlags {
 		ops:      fs.String("op", "", "`operations` to draw, separated by commas; none for all"),
 		workers:  fs.Int("workers", 0, "`number` of groups of cases side by side; 0 for one per core"),
 		failures: fs.String("failures", ".", "`directory` for drawn cases that fail, shrunk, as JSON"),
-		seconds:  fs.Float64("cost", 0, "about how many `seconds` of a core a drawn case may take; 0 for 0.1 on a GPU, 0.4 on the emulator"),
+		seconds:  fs.Float64("cost", 0, "about how many `seconds` of a core a drawn case may take; 0 for 0.25 on a GPU, 0.4 on the emulator"),
 	}
 }
 
@@ -88,7 +88,7 @@ func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uin
 		defer func() { err = errors.Join(err, driver.Close()) }()
 		o.PerGroup, o.Open, o.Stall = groupOnGPU, random.Share(driver), stallOnGPU
 		if o.Limits.Seconds == 0 {
-			o.Limits.Seconds = 0.1
+			o.Limits.Seconds = 0.25
 		}
 	}
 	o.Progress = func(t random.Tally) { fmt.Fprintln(a.stderr, t) }

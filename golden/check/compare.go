@@ -75,3 +75,9 @@ func rowError(want []float64, got []float32) (float64, error) {
 	}
 	return math.Sqrt(diff / norm), nil
 }
+
+// Compare measures dense rows of out and natural lse against a reference. The
+// first row that breaks a rule or misses the tolerance is the error.
+func Compare(ref oracle.Result, out, lse []float32, tol cases.Tolerance, describe func(row int) string) (Errors, error) {
+	return compare(ref, out, lse, false, tol, describe)
+}

@@ -196,3 +196,61 @@ func TestRowsThatMove(t *testing.T) {
 		}
 	}
 }
+
+// TestRelationsOfExtendAndLayer: with the oracle in the kernels' place, and
+// faults that depend on what must not matter.
+func TestRelationsOfExtendAndLayer(t *testing.T) {
+	c, err := cases.Parse([]byte(`{"name":"x","op":"layer","model":{"heads":3,"latent":16,"rope":4,"nope":8,"value":8},"page_size":4,"q_len":[4,0,2,3],"kv_len":[9,3,0,5],
+		"fill":{"weights":"normal*0.3"},"tolerance":{"out":0.01,"lse":0.01}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(spoil func(in *cases.Extend, out, lse []byte)) related[*cases.Extend] {
+		return newRelated(c, (*cases.Case).Extend, func(in *cases.Extend) (answer, error) {
+			r := in.Reference()
+			a := answer{t: dtype.BF16, width: 8, name: newToken(in)}
+			for i, l := range r.LSE {
+				for _, v := range r.Row(i) {
+					a.out = dtype.BF16.Encode(a.out, []float32{float32(v)})
+				}
+				a.lse = dtype.F32.Encode(a.lse, []float32{float32(l)})
+			}
+			if spoil != nil {
+				spoil(in, a.out, a.lse)
+			}
+			return a, nil
+		})
+	}
+	heads, sequences := count(3), count(4)
+	type run = related[*cases.Extend]
+	for _, x := range []struct {
+		name  string
+		holds func(x run) error
+		spoil func(in *cases.Extend, out, lse []byte)
+	}{
+		{"pages", run.pagesPermuted, func(in *cases.Extend, out, _ []byte) { out[0] ^= byte(in.Table[0]) & 3 }},
+		{"requests", func(x run) error { return x.permuted([]int{3, 1, 0, 2}, heads, permuteExtend, true) }, func(_ *cases.Extend, out, _ []byte) { out[0] ^= 1 }},
+		{"heads", func(x run) error { return x.permuted(sequences, []int{2, 0, 1}, permuteExtend, true) }, func(_ *cases.Extend, _, lse []byte) { lse[4] ^= 1 }},
+		{"NaN", func(x run) error { return x.foreignNaN(spoilCache) }, func(in *cases.Extend, out, _ []byte) {
+			for _, page := range in.Pool.Used {
+				if v := page.Values[0]; v != v {
+					for i := range out {
+						out[i] ^= 1
+					}
+				}
+			}
+		}},
+		{"paths", absorbIsExpand, func(in *cases.Extend, out, _ []byte) {
+			if len(in.Case.Paths) > 0 && in.Case.Paths[0] == "absorb" {
+				out[1] ^= 0x80
+			}
+		}},
+	} {
+		if err := x.holds(of(nil)); err != nil {
+			t.Errorf("%s: does not hold for the oracle: %v", x.name, err)
+		}
+		if err := x.holds(of(x.spoil)); err == nil {
+			t.Errorf("%s: the fault was not found", x.name)
+		}
+	}
+}
