@@ -26,6 +26,7 @@ type randomFlags struct {
 	workers  *int
 	failures *string
 	seconds  *float64
+	sample   *int
 }
 
 func newRandomFlags(fs *flag.FlagSet) randomFlags {
@@ -35,6 +36,7 @@ func newRandomFlags(fs *flag.FlagSet) randomFlags {
 		ops:      fs.String("op", "", "`operations` to draw, separated by commas; none for all"),
 		workers:  fs.Int("workers", 0, "`number` of groups of cases side by side; 0 for one per core"),
 		failures: fs.String("failures", ".", "`directory` for drawn cases that fail, shrunk, as JSON"),
+		sample:   fs.Int("sample", 0, "on a GPU, run every `N`-th drawn case on the emulator too, which finds hazards; 0 for none"),
 		seconds:  fs.Float64("cost", 0, "about how many `seconds` of a core a drawn case may take; 0 for 0.25 on a GPU, 0.4 on the emulator"),
 	}
 }
@@ -57,6 +59,10 @@ func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uin
 		Source: source{tune: templates.Spec{LineInfo: d.emulated}},
 		Limits: random.Limits{Seconds: *f.seconds, Emulated: d.emulated},
 	}
+	emulated := func(g random.Group) (runtime.Driver, error) { return emu.Open(emu.Options{SMs: g.SMs}) }
+	if *f.sample < 0 || *f.sample > 0 && d.emulated {
+		return usagef("-sample %d: it is how many cases of a GPU there are to one that the emulator runs too", *f.sample)
+	}
 	if *f.cases < 0 || *f.duration < 0 || *f.workers < 0 || *f.seconds < 0 {
 		return usagef("-random, -for, -workers and -cost must not be negative")
 	}
@@ -76,7 +82,7 @@ func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uin
 	}
 	if d.emulated {
 		o.PerGroup = groupOnEmulator
-		o.Open = func(g random.Group) (runtime.Driver, error) { return emu.Open(emu.Options{SMs: g.SMs}) }
+		o.Open = emulated
 		if o.Limits.Seconds == 0 {
 			o.Limits.Seconds = 0.4
 		}
@@ -87,6 +93,7 @@ func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uin
 		}
 		defer func() { err = errors.Join(err, driver.Close()) }()
 		o.PerGroup, o.Open, o.Stall = groupOnGPU, random.Share(driver), stallOnGPU
+		o.Sample, o.OpenEmulated = *f.sample, emulated
 		if o.Limits.Seconds == 0 {
 			o.Limits.Seconds = 0.25
 		}

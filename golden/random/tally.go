@@ -14,8 +14,9 @@ import (
 
 // Tally counts outcomes by operation.
 type Tally struct {
-	Begin time.Time
-	Ops   map[string]Count
+	Begin   time.Time
+	Ops     map[string]Count
+	Sampled int // cases that ran on an emulated device too
 }
 
 // Count is the outcomes of an operation's cases.
@@ -27,9 +28,12 @@ type Count struct {
 	Near float64
 }
 
-func newTally() Tally { return Tally{time.Now(), map[string]Count{}} }
+func newTally() Tally { return Tally{Begin: time.Now(), Ops: map[string]Count{}} }
 
-func (t Tally) clone() Tally { return Tally{t.Begin, maps.Clone(t.Ops)} }
+func (t Tally) clone() Tally {
+	t.Ops = maps.Clone(t.Ops)
+	return t
+}
 
 func (t *Tally) count(c *cases.Case, o check.Outcome) {
 	n := t.Ops[c.Op]
@@ -65,6 +69,9 @@ func (t Tally) String() string {
 		done, since.Round(time.Second), float64(done)/since.Seconds(), n.Passed, n.Relations, n.Failed)
 	if n.Skipped > 0 {
 		s += fmt.Sprintf(", %d skipped", n.Skipped)
+	}
+	if t.Sampled > 0 {
+		s += fmt.Sprintf(", %d on the emulator too", t.Sampled)
 	}
 	return s
 }

@@ -24,6 +24,11 @@ type Options struct {
 	Open   func(Group) (runtime.Driver, error)
 	Source runtime.Source // of the kernels
 
+	// Sample runs every so many-th case on an emulated device as well, which
+	// OpenEmulated opens, for hazards; 0 = none.
+	Sample       int
+	OpenEmulated func(Group) (runtime.Driver, error)
+
 	Seed     uint64
 	Cases    int           // how many, 0 = until the time is over
 	Duration time.Duration // how long at most, 0 = until all are done
@@ -155,40 +160,72 @@ func (t *tester) work(ctx context.Context, worker int) error {
 
 // group runs the cases first to last−1.
 func (t *tester) group(ctx context.Context, worker int, g Group, first, last int) (err error) {
-	driver, err := t.Open(g)
+	defer t.idle(worker)
+	r, err := t.runner(t.Open, g)
 	if err != nil {
 		return err
+	}
+	defer func() { err = errors.Join(err, r.Close(), r.Driver.Close()) }()
+	var sampled *check.Runner // opened when it is wanted
+	defer func() {
+		if sampled != nil {
+			err = errors.Join(err, sampled.Close(), sampled.Driver.Close())
+		}
+	}()
+	for number := first; number < last && ctx.Err() == nil; number++ {
+		c := g.Draw(t.Seed, number, t.Limits)
+		if err := t.one(ctx, worker, r, g, c, number); err != nil {
+			return err
+		}
+		if t.Sample == 0 || number%t.Sample != 0 || cost(c, true) > mostSampled {
+			continue
+		}
+		if sampled == nil {
+			if sampled, err = t.runner(t.OpenEmulated, g); err != nil {
+				return err
+			}
+		}
+		if err := t.one(ctx, worker, sampled, g, c, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostSampled is how many seconds a case may take on the emulator to be run there
+// as well.
+const mostSampled = 3
+
+// runner opens a device for a group.
+func (t *tester) runner(open func(Group) (runtime.Driver, error), g Group) (*check.Runner, error) {
+	driver, err := open(g)
+	if err != nil {
+		return nil, err
 	}
 	o := check.Options{Driver: driver, Source: t.Source}
 	if e, ok := driver.(interface{ Reports() []*emu.Report }); ok {
 		o.Hazards = true
 		o.Inspect = func(uint64) error { return doubts(e.Reports()) }
 	}
-	r := check.New(o)
-	defer func() {
-		err = errors.Join(err, r.Close(), driver.Close())
-		t.idle(worker)
-	}()
-	for number := first; number < last && ctx.Err() == nil; number++ {
-		c := g.Draw(t.Seed, number, t.Limits)
-		r.Seeds, r.Seed = 1, 0
-		if o.Hazards { // a device that a seed drives
-			r.Seed = uint64(number)
-			if number%4 == 0 {
-				r.Seeds = 3
-			}
-		}
-		t.busy(worker, c)
-		outcome := r.Case(c)
-		t.count(c, outcome)
-		if outcome.Status != check.Failed {
-			continue
-		}
-		if err := t.failed(ctx, worker, r, g, c, outcome.Reason, number); err != nil {
-			return err
+	return check.New(o), nil
+}
+
+// one runs a case, and looks into it where it fails.
+func (t *tester) one(ctx context.Context, worker int, r *check.Runner, g Group, c *cases.Case, number int) error {
+	r.Seeds, r.Seed = 1, 0
+	if r.Hazards { // a device that a seed drives
+		r.Seed = uint64(number)
+		if number%4 == 0 {
+			r.Seeds = 3
 		}
 	}
-	return nil
+	t.busy(worker, c)
+	outcome := r.Case(c)
+	t.count(c, outcome, r.Hazards && t.Sample > 0)
+	if outcome.Status != check.Failed {
+		return nil
+	}
+	return t.failed(ctx, worker, r, g, c, outcome.Reason, number)
 }
 
 // doubts is an error where an observer has found or doubted anything: what a
@@ -214,10 +251,15 @@ func (t *tester) idle(worker int) {
 	delete(t.running, worker)
 }
 
-func (t *tester) count(c *cases.Case, o check.Outcome) {
+func (t *tester) count(c *cases.Case, o check.Outcome, sampled bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tally.count(c, o)
+	if sampled {
+		t.tally.Sampled++
+	}
+	if !sampled || o.Status == check.Failed {
+		t.tally.count(c, o)
+	}
 }
 
 // hanging returns the cases that have been running for too long.

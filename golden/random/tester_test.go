@@ -143,6 +143,22 @@ func TestAHangEndsTheRun(t *testing.T) {
 	}
 }
 
+// TestSamplesRunTwice: on the device, and emulated.
+func TestSamplesRunTwice(t *testing.T) {
+	o := failing(t, 1)
+	o.Cases, o.Sample, o.Tries, o.OpenEmulated = 4, 2, 1, o.Open
+	var opened int
+	o.Open = func(g Group) (runtime.Driver, error) {
+		opened++
+		d, err := emu.Open(emu.Options{})
+		return &dying{d, 1 << 30}, err // one without hazards
+	}
+	tally, err := Run(context.Background(), o)
+	if err != nil || tally.Sampled != 2 || tally.Total().Failed != 6 || opened != 2 || !strings.Contains(tally.String(), "2 on the emulator too") {
+		t.Errorf("%v, %v; opened %d", tally, err, opened)
+	}
+}
+
 // TestTheRunEndsInTime and when it is told to.
 func TestTheRunEndsInTime(t *testing.T) {
 	o := failing(t, 2)
