@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	trials     = flag.Int("trials", 8, "random trials of decode on the emulator")
+	trials     = flag.Int("trials", 5, "random trials of decode on the emulator")
 	firstTrial = flag.Int("first-trial", 0, "number of the first one")
 )
 

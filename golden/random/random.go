@@ -5,6 +5,7 @@ package random
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/mlagen/mlagen/golden/cases"
@@ -60,7 +61,10 @@ func DrawGroup(seed uint64, number int, l Limits) Group {
 		total += weights[op]
 	}
 	g := Group{}
-	at := r.IntN(total)
+	// Numbers that follow each other are spread over the operations, so that few
+	// groups have most of them.
+	place := rand.New(rand.NewPCG(seed, 0)).Float64() + float64(number)*math.Phi
+	at := int((place - math.Floor(place)) * float64(total))
 	for _, op := range ops {
 		if at -= weights[op]; at < 0 {
 			g.Op = op
