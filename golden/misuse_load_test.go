@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"strings"
@@ -13,39 +14,67 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 )
 
-// loads are the functions that load, and what each of them takes: a pointer to
-// variants.
-func loads(k *paperKernels) map[string]struct {
+// entry is a function that loads, and what it takes: a pointer to variants.
+type entry struct {
 	variants any
-	load     func(runtime.Driver, any) error
-} {
-	type entry = struct {
-		variants any
-		load     func(runtime.Driver, any) error
-	}
-	one := func(v runtime.Variant, load func(runtime.Driver, runtime.Variant) error) entry {
-		return entry{&struct{ Variant runtime.Variant }{v}, func(d runtime.Driver, v any) error {
-			return load(d, v.(*struct{ Variant runtime.Variant }).Variant)
-		}}
-	}
-	drop := func(_ any, err error) error { return err }
-	decode := k.decode2()
-	prefill, extend, layer := k.prefill, k.layer.Extend, k.layer
+	load     func(runtime.Driver, any) (io.Closer, error)
+}
+
+// entryOf makes an entry.
+func entryOf[V any, T io.Closer](v V, load func(runtime.Driver, V) (T, error)) entry {
+	return entry{&v, func(d runtime.Driver, v any) (io.Closer, error) {
+		loaded, err := load(d, *v.(*V))
+		if err != nil {
+			return nil, err
+		}
+		return loaded, nil
+	}}
+}
+
+// single is what a load of one kernel takes.
+type single struct{ Variant runtime.Variant }
+
+// unloader closes a plain kernel.
+type unloader struct{ *runtime.Kernel }
+
+func (u unloader) Close() error { return u.Unload() }
+
+func loads(k *paperKernels) map[string]entry {
 	return map[string]entry{
-		"decode": {&decode, func(d runtime.Driver, v any) error { return drop(runtime.LoadDecode(d, *v.(*runtime.DecodeVariants))) }},
-		"prefill": {&prefill, func(d runtime.Driver, v any) error {
-			return drop(runtime.LoadPrefill(d, *v.(*runtime.PrefillVariants)))
-		}},
-		"extend": {&extend, func(d runtime.Driver, v any) error { return drop(runtime.LoadExtend(d, *v.(*runtime.ExtendVariants))) }},
-		"layer":  {&layer, func(d runtime.Driver, v any) error { return drop(runtime.LoadLayer(d, *v.(*runtime.LayerVariants))) }},
-		"kernel": one(k.append, func(d runtime.Driver, v runtime.Variant) error { return drop(runtime.Load(d, v)) }),
-		"up-project": one(k.layer.Extend.UpProject, func(d runtime.Driver, v runtime.Variant) error {
-			return drop(runtime.LoadUpProject(d, v))
+		"decode": entryOf(k.decode2(), func(d runtime.Driver, v runtime.DecodeVariants) (*runtime.Decode, error) {
+			return runtime.LoadDecode(d, v)
 		}),
-		"absorb-q":     one(k.layer.AbsorbQuery[0], func(d runtime.Driver, v runtime.Variant) error { return drop(runtime.LoadAbsorbQuery(d, v)) }),
-		"absorb-o":     one(k.layer.AbsorbOutput[0], func(d runtime.Driver, v runtime.Variant) error { return drop(runtime.LoadAbsorbOutput(d, v)) }),
-		"merge-states": one(k.merge, func(d runtime.Driver, v runtime.Variant) error { return drop(runtime.LoadMergeStates(d, v)) }),
-		"append-kv":    one(k.append, func(d runtime.Driver, v runtime.Variant) error { return drop(runtime.LoadAppendKV(d, v)) }),
+		"prefill": entryOf(k.prefill, func(d runtime.Driver, v runtime.PrefillVariants) (*runtime.Prefill, error) {
+			return runtime.LoadPrefill(d, v)
+		}),
+		"extend": entryOf(k.layer.Extend, func(d runtime.Driver, v runtime.ExtendVariants) (*runtime.Extend, error) {
+			return runtime.LoadExtend(d, v)
+		}),
+		"layer": entryOf(k.layer, func(d runtime.Driver, v runtime.LayerVariants) (*runtime.Layer, error) {
+			return runtime.LoadLayer(d, v)
+		}),
+		"kernel": entryOf(single{k.append}, func(d runtime.Driver, v single) (unloader, error) {
+			kernel, err := runtime.Load(d, v.Variant)
+			return unloader{kernel}, err
+		}),
+		"up-project": entryOf(single{k.layer.Extend.UpProject}, func(d runtime.Driver, v single) (*runtime.UpProject, error) {
+			return runtime.LoadUpProject(d, v.Variant)
+		}),
+		"absorb-q": entryOf(single{k.layer.AbsorbQuery[0]}, func(d runtime.Driver, v single) (*runtime.AbsorbQuery, error) {
+			return runtime.LoadAbsorbQuery(d, v.Variant)
+		}),
+		"absorb-o": entryOf(single{k.layer.AbsorbOutput[0]}, func(d runtime.Driver, v single) (*runtime.AbsorbOutput, error) {
+			return runtime.LoadAbsorbOutput(d, v.Variant)
+		}),
+		"merge-states": entryOf(single{k.merge}, func(d runtime.Driver, v single) (*runtime.MergeStates, error) {
+			return runtime.LoadMergeStates(d, v.Variant)
+		}),
+		"append-kv": entryOf(single{k.append}, func(d runtime.Driver, v single) (*runtime.AppendKV, error) {
+			return runtime.LoadAppendKV(d, v.Variant)
+		}),
+		"launcher": entryOf(single{k.launched}, func(d runtime.Driver, v single) (*runtime.Launcher, error) {
+			return runtime.LoadLauncher(d, v.Variant)
+		}),
 	}
 }
 
@@ -118,7 +147,7 @@ func TestLoadMisuse(t *testing.T) {
 			right := v.Interface().(runtime.Variant)
 			for what, spoil := range badVariants {
 				switch {
-				case what == "another kernel" && name == "kernel": // Load takes any
+				case what == "another kernel" && (name == "kernel" || name == "launcher"): // Load takes any
 					continue
 				case strings.HasSuffix(path, ".Rows") && strings.Contains(what, "a spec"): // it is made for nothing in particular
 					continue
@@ -135,7 +164,7 @@ func TestLoadMisuse(t *testing.T) {
 				err := tryLoad(l.load, dev, l.variants)
 				count++
 				v.Set(reflect.ValueOf(right))
-				if plain := name == "kernel" && (strings.Contains(what, "spec") || strings.Contains(what, "parameter")); plain && err == nil {
+				if plain := (name == "kernel" || name == "launcher") && (strings.Contains(what, "spec") || strings.Contains(what, "parameter")); plain && err == nil {
 					continue // what a kernel takes is for its caller to know
 				}
 				label := right.Manifest.Kernel
@@ -151,13 +180,14 @@ func TestLoadMisuse(t *testing.T) {
 	t.Logf("%d spoiled variants", count)
 }
 
-func tryLoad(load func(runtime.Driver, any) error, d runtime.Driver, variants any) (err error) {
+func tryLoad(load func(runtime.Driver, any) (io.Closer, error), d runtime.Driver, variants any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return load(d, variants)
+	_, err = load(d, variants)
+	return err
 }
 
 // TestClosedAndEmpty: nothing panics that was closed, or never loaded, and every

@@ -91,6 +91,9 @@ func (a *app) main(args []string) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errQuiet):
+		if rest := untold(err); rest != nil {
+			fmt.Fprintf(a.stderr, "mlagen: %v\n", rest)
+		}
 		return exitFailure
 	case errors.As(err, &usage):
 		fmt.Fprintf(a.stderr, "mlagen: %v\n", err)
@@ -98,6 +101,23 @@ func (a *app) main(args []string) int {
 	}
 	fmt.Fprintf(a.stderr, "mlagen: %v\n", err)
 	return exitFailure
+}
+
+// untold returns what of a failure the command has not told: what went wrong
+// beside it, as in giving the device back.
+func untold(err error) error {
+	if err == errQuiet {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var rest []error
+	for _, e := range joined.Unwrap() {
+		rest = append(rest, untold(e))
+	}
+	return errors.Join(rest...)
 }
 
 // commands are the commands in the order in which help lists them.

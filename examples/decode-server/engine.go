@@ -191,6 +191,9 @@ func (e *engine) replay(b *bucket) (microseconds float64, err error) {
 		}
 		launched := e.launch(b)
 		graph, err := e.stream.EndCapture()
+		if launched != nil && err == nil {
+			err = graph.Destroy()
+		}
 		if err := errors.Join(launched, err); err != nil {
 			return 0, err
 		}

@@ -203,9 +203,9 @@ func (r *Runner) executeDecode(call *decodeCall, m *memory) (out, lse []byte, er
 	defer func() { err = errors.Join(err, s.Destroy()) }()
 	launch := func() error { return d.run(s, schedule, workspace) }
 	if call.in.Case.Graph != nil {
-		g, err := capture(s, launch)
-		if err != nil {
-			return nil, nil, err
+		g, failed := capture(s, launch)
+		if failed != nil {
+			return nil, nil, failed
 		}
 		defer func() { err = errors.Join(err, g.Destroy()) }()
 		if call.kvLen.size > 0 {
@@ -259,10 +259,15 @@ func capture(s runtime.Stream, launch func() error) (runtime.Graph, error) {
 	if err := s.BeginCapture(); err != nil {
 		return nil, err
 	}
-	if err := launch(); err != nil {
+	failed := launch()
+	g, err := s.EndCapture() // whatever was launched: a stream must not stay capturing
+	if failed != nil && err == nil {
+		err = g.Destroy()
+	}
+	if err = errors.Join(failed, err); err != nil {
 		return nil, err
 	}
-	return s.EndCapture()
+	return g, nil
 }
 
 // aloneIsSame runs each request as a batch of its own and compares the bits

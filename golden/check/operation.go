@@ -35,9 +35,9 @@ func (r *Runner) execute(c *cases.Case, m *memory, op operation) (results [][]by
 	defer func() { err = errors.Join(err, s.Destroy()) }()
 	launch := func() error { return op.launch(s) }
 	if c.Graph != nil {
-		g, err := capture(s, launch)
-		if err != nil {
-			return nil, err
+		g, failed := capture(s, launch)
+		if failed != nil {
+			return nil, failed
 		}
 		defer func() { err = errors.Join(err, g.Destroy()) }()
 		launch = func() error { return s.Replay(g) }

@@ -222,9 +222,9 @@ func (r *Runner) executePrefill(call *prefillCall, m *memory) (first prefillResu
 	defer func() { err = errors.Join(err, s.Destroy()) }()
 	launch := func() error { return p.run(s) }
 	if call.in.Case.Graph != nil {
-		g, err := capture(s, launch)
-		if err != nil {
-			return first, err
+		g, failed := capture(s, launch)
+		if failed != nil {
+			return first, failed
 		}
 		defer func() { err = errors.Join(err, g.Destroy()) }()
 		if err := m.driver.Upload(call.cuK.ptr, encodeInts(call.in.CuK)); err != nil {

@@ -171,9 +171,9 @@ func (r *Runner) once(c *cases.Case, m *memory, outs []rowsOut, prepare, launch 
 	}
 	defer func() { err = errors.Join(err, s.Destroy()) }()
 	if c.Graph != nil {
-		g, err := capture(s, func() error { return launch(s) })
-		if err != nil {
-			return nil, err
+		g, failed := capture(s, func() error { return launch(s) })
+		if failed != nil {
+			return nil, failed
 		}
 		defer func() { err = errors.Join(err, g.Destroy()) }()
 		if err := prepare(s); err != nil {

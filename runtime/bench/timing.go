@@ -26,6 +26,9 @@ func (b *Bench) prepare(launch func() error) (*work, error) {
 	}
 	err := launch()
 	g, endErr := b.stream.EndCapture()
+	if err != nil && endErr == nil {
+		endErr = g.Destroy()
+	}
 	if err := errors.Join(err, endErr); err != nil {
 		return nil, err
 	}
