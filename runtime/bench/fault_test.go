@@ -8,7 +8,7 @@ import (
 	"github.com/mlagen/mlagen/runtime/faulty"
 )
 
-var faultStep = flag.Int("fault-step", 101, "of the faults of a measurement every so many are tried; 1 = all")
+var faultStep = flag.Int("fault-step", 401, "of the faults of a measurement every so many are tried; 1 = all")
 
 // TestFaults: whichever call fails, a measurement says so and gives everything
 // back, and the next one on the same device is right.

@@ -96,5 +96,8 @@ func (b *Bench) scheduleMicros(schedule func(runtime.Stream) error) (us float64,
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	times, err := b.bursts(w, 3)
-	return median(times) / stepScheduleCalls, err
+	if err != nil {
+		return 0, err
+	}
+	return median(times) / stepScheduleCalls, nil
 }
