@@ -16,14 +16,14 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
-// faulty makes decode's kernels with a fault, where they have its place.
-type faulty struct {
+// planted makes decode's kernels with a fault, where they have its place.
+type planted struct {
 	source
 	fault faults.Fault
 }
 
 // Decode implements runtime.Source.
-func (f faulty) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
+func (f planted) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	v, err := f.source.Decode(shape)
 	if err != nil {
 		return v, err
@@ -74,7 +74,7 @@ func TestDrawnCasesFindFaults(t *testing.T) {
 	if tally, found := run(source{}); tally.Total().Passed != 2 {
 		t.Fatalf("%v\n%v", tally, found)
 	}
-	tally, found := run(faulty{fault: fault(t, "mask off by one")})
+	tally, found := run(planted{fault: fault(t, "mask off by one")})
 	if tally.Total().Failed == 0 {
 		t.Fatalf("a mask that is off by one was not found: %v", tally)
 	}
@@ -152,7 +152,7 @@ func TestExtremes(t *testing.T) {
 			t.Errorf("a bit was flipped: %s", out)
 		}
 	}
-	if out := small(t, "million-tokens", open(), faulty{fault: fault(t, "mask off by one")}); !strings.HasPrefix(out, "FAIL ") {
+	if out := small(t, "million-tokens", open(), planted{fault: fault(t, "mask off by one")}); !strings.HasPrefix(out, "FAIL ") {
 		t.Errorf("a mask is off by one: %s", out)
 	}
 	if out := small(t, "two-processes", open(), source{}); !strings.HasPrefix(out, "skip ") {

@@ -44,7 +44,12 @@ func (c *Case) Validate() error {
 	need(c.PageSize >= 1, "page_size is %d and must be at least 1", c.PageSize)
 	need(c.Repeat >= 1, "repeat is %d and must be at least 1", c.Repeat)
 	need(c.Splits >= 0, "splits is %d and must not be negative", c.Splits)
-	need(c.BlockH >= 0 && (c.BlockH == 0 || c.Op == "decode"), "block_h is %d and must be 0 but for a decode, and not negative", c.BlockH)
+	for _, f := range []struct {
+		field string
+		v     int
+	}{{"block_h", c.BlockH}, {"cluster", c.Cluster}, {"piece_cost", c.PieceCost}} {
+		need(f.v >= 0 && (f.v == 0 || c.Op == "decode"), "%s is %d and must be 0 but for a decode, and not negative", f.field, f.v)
+	}
 	need(c.Chunk >= 0, "chunk is %d and must not be negative", c.Chunk)
 	need(c.Tolerance.Out >= 0 && c.Tolerance.LSE >= 0, "tolerance must not be negative")
 

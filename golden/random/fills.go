@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/dtype"
@@ -69,6 +70,12 @@ func setTolerance(c *cases.Case, q, kv, rope, weights float64) {
 	sum := scale * q * (columns*nope + float64(m.Rope)*rope) // of the terms' sizes
 	c.Tolerance.Out, c.Tolerance.LSE = 5e-3, 1e-3+2e-6*sum
 	switch {
+	case c.Op == "merge": // the result so far is rounded after every 64 states
+		states := c.Splits
+		if c.Chunk > 0 {
+			states = slices.Max(append([]int{0}, c.KVLen...)) / c.Chunk
+		}
+		c.Tolerance.Out += 2e-3 * math.Sqrt(float64(states)/64)
 	case expands:
 		rounding := scale * q * math.Hypot(math.Sqrt(columns)*nope, math.Sqrt(float64(m.Rope))*rope) / 256
 		c.Tolerance.Out, c.Tolerance.LSE = 1e-2+3*rounding, 4e-3+8*rounding

@@ -31,6 +31,8 @@ type Group struct {
 	DType   dtype.Type
 	QLen    int        // decode: query tokens
 	BlockH  int        // decode
+	Cluster int        // decode
+	Piece   int        // decode: what a piece costs
 	Partial dtype.Type // merge
 	Rotate  string     // append
 	SMs     int        // of an emulated device
@@ -41,7 +43,7 @@ func (g Group) String() string {
 	m := g.Model
 	s := fmt.Sprintf("%s, %d heads, %d+%d, %d|%d, %s", g.Op, m.Heads, m.Latent, m.Rope, m.Nope, m.Value, g.DType)
 	if g.Op == "decode" {
-		s += fmt.Sprintf(", %d query tokens, block %d", g.QLen, g.BlockH)
+		s += fmt.Sprintf(", %d query tokens, block %d, cluster %d", g.QLen, g.BlockH, g.Cluster)
 	}
 	return s
 }
@@ -85,6 +87,13 @@ func DrawGroup(seed uint64, number int, l Limits) Group {
 		if g.BlockH > 0 && m.Heads*g.QLen > 16*g.BlockH {
 			g.BlockH = 0 // each block reads the whole cache
 		}
+		rows := m.Heads * g.QLen
+		if wide := g.BlockH == 64 || g.BlockH == 0 && rows > 40; m.Record() == 640 && g.BlockH == 64 {
+			g.BlockH = 40 // two tiles do not fit beside more
+		} else if wide && m.Record() < 640 && (rows+63)/64%2 == 0 {
+			g.Cluster = pick(r, 0, 1, 2)
+		}
+		g.Piece = pick(r, 0, 0, 0, 1, 3, 16)
 		m.Nope, m.Value = 128, 128 // decode knows them by the scale alone
 	case "merge":
 		m.Heads = min(m.Heads, 40)

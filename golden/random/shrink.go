@@ -108,6 +108,8 @@ func simplifications(c *cases.Case) (simpler []*cases.Case) {
 	number(c.Splits, func(x *cases.Case, v int) { x.Splits = v }, 0)
 	number(c.Chunk, func(x *cases.Case, v int) { x.Chunk = v }, 0)
 	try(func(x *cases.Case) { x.BlockH = 0 })
+	try(func(x *cases.Case) { x.Cluster = 0 })
+	try(func(x *cases.Case) { x.PieceCost = 0 })
 	try(func(x *cases.Case) { x.Workspace = 0 })
 	try(func(x *cases.Case) { x.Layout = plain.Layout })
 	try(func(x *cases.Case) { x.Layout.KVRow, x.Layout.KVPage = 0, 0 })
