@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/extremes"
@@ -85,6 +86,21 @@ func TestDrawnCasesFindFaults(t *testing.T) {
 		if len(c.KVLen) != 1 || c.KVLen[0] >= 64 || c.Model.Heads != 1 || c.Repeat != 1 || len(c.Holds) > 0 || c.Graph != nil {
 			t.Errorf("%v is not the least that fails:\n%s", f, c.Format())
 		}
+	}
+}
+
+// TestDrawnCasesShareADevice: groups that run side by side on one device, graphs
+// among them, do not disturb each other.
+func TestDrawnCasesShareADevice(t *testing.T) {
+	d, err := emu.Open(emu.Options{SMs: 4})
+	must(t, err)
+	tally, err := random.Run(context.Background(), random.Options{
+		Open: random.Share(d), Source: source{}, Seed: 6, Cases: 24, PerGroup: 3, Workers: 4, Failures: t.TempDir(), Tries: 1, Stall: 10 * time.Minute,
+		Limits: random.Limits{Seconds: 0.15, Emulated: true},
+		Found:  func(f random.Failure) { t.Error(f) },
+	})
+	if err != nil || tally.Total().Passed != 24 {
+		t.Errorf("%v, %v\n%s", tally, err, tally.Details())
 	}
 }
 

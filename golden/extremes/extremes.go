@@ -35,6 +35,7 @@ type Check struct {
 var Checks = []Check{
 	{"million-tokens", "a context of 2²⁰ tokens, and one more, cut among all SMs", millionTokens},
 	{"million-tokens-128-heads", "likewise with two row blocks", millionTokensWide},
+	{"million-tokens-layer", "a layer's new token on a million others, absorbed, and expanded in chunks", millionTokensLayer},
 	{"twenty-thousand-requests", "a batch of 20,000 of all lengths", manyRequests},
 	{"pools-beyond-32-bits", "page ids, elements and bytes of a pool of more than 2³² bytes and 2³¹ elements", hugePools},
 	{"seventy-thousand-queries", "prefill of 70,000 query tokens that see up to as many keys", manyQueries},
