@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -17,7 +18,8 @@ type Compiler interface {
 	Toolchain() Toolchain
 	// Compile compiles PTX text; a failure carries the compiler's log. Unlike a
 	// Driver's methods it may be called while others, itself among them, are
-	// running.
+	// running. Where the driver hands out no code for a text (see WholeProgram), it
+	// loads the module at once.
 	Compile(ptx []byte) (Image, error)
 	// LoadImage loads the code of an image that Compile of a like toolchain made,
 	// be it in another process. The module's log is empty.
@@ -40,7 +42,19 @@ type Image struct {
 	Code    []byte
 	Log     string  // what the compiler said, empty when nothing
 	Seconds float64 // wall time that it took
+
+	// Module is there in place of Code where the text had to be loaded to be
+	// compiled. It is one kernel's, and the caller's to unload.
+	Module Module
 }
+
+// WholeProgram reports whether a text must be compiled as a whole program,
+// because it changes the registers of warps. A compiler that makes code to be
+// linked with other code, as cuLink does and ptxas -c, ignores setmaxnreg "to
+// maintain compatibility across compilation units" (C7504): roles that count on
+// more registers than the launch gives them spill. A text that has the word in a
+// comment only is compiled rightly either way.
+func WholeProgram(ptx []byte) bool { return bytes.Contains(ptx, []byte("setmaxnreg.")) }
 
 // imageFormat is the version of pack's layout.
 const imageFormat = "1"

@@ -24,6 +24,7 @@ type Kernel struct {
 	Warnings       []Warning // what the compiler complained about, when it compiled; and what else asks for attention
 	CompileSeconds float64   // spent by the driver; 0 where the image was there already
 	Cached         bool      // the image is from the cache
+	Whole          bool      // the driver compiled it while loading, see WholeProgram: at most its own cache keeps the image
 
 	driver   Driver
 	module   Module
@@ -39,7 +40,9 @@ type Kernel struct {
 //
 // A driver that is a Compiler compiles a text once for all processes: images are
 // kept in the cache (cache.Default), and one from there is held against the
-// manifest like a new one. A cache that cannot be used is a warning.
+// manifest like a new one. A cache that cannot be used is a warning. Of a text
+// that must be compiled as a WholeProgram there may be no image to keep; a GPU's
+// driver has a cache of its own for those.
 func Load(drv Driver, v Variant, o ...LoadOption) (*Kernel, error) {
 	return loadAhead(drv, o, []Variant{v}, func(l *loader) (*Kernel, error) { return l.load(v) })
 }

@@ -59,9 +59,9 @@ func LoadAll(drv Driver, variants []Variant, o ...LoadOption) ([]*Kernel, error)
 
 // loadAhead begins to compile the variants, all that load will ask for, and
 // runs load.
-func loadAhead[T any](drv Driver, o []LoadOption, variants []Variant, load func(*loader) (T, error)) (T, error) {
+func loadAhead[T any](drv Driver, o []LoadOption, variants []Variant, load func(*loader) (T, error)) (loaded T, err error) {
 	l := newLoader(drv, o)
-	defer l.close()
+	defer func() { err = l.close(err) }()
 	l.ahead(variants)
 	return load(l)
 }
@@ -105,7 +105,7 @@ type result[T any] struct {
 type compiled struct {
 	Image
 	hit   bool // it was in the cache
-	taken bool // a kernel has its seconds
+	taken bool // a kernel has its seconds, and its module if it came with one
 }
 
 var (
@@ -271,13 +271,13 @@ func (l *loader) kernel(v Variant) (*Kernel, error) {
 		*c = compiled{Image: m}
 		k, err = l.loadImage(v, c)
 	}
-	if err == nil && !c.hit && l.store != nil {
+	if err == nil && !c.hit && !k.Whole && l.store != nil {
 		l.keep(text, c.Image)
 	}
 	return k, err
 }
 
-// loadText lets the driver compile and load at once.
+// loadText lets the driver compile and load at once, again for each kernel.
 func (l *loader) loadText(v Variant) (*Kernel, error) {
 	m, err := l.driver.Load(v.PTX)
 	if err != nil {
@@ -287,14 +287,26 @@ func (l *loader) loadText(v Variant) (*Kernel, error) {
 	return k.inspected()
 }
 
-// loadImage loads what was compiled; it is held against the manifest in the
-// same way wherever it is from.
+// loadImage loads what was compiled, or takes the module that it was compiled
+// to; it is held against the manifest in the same way wherever it is from.
 func (l *loader) loadImage(v Variant, c *compiled) (*Kernel, error) {
-	m, err := l.compiler.LoadImage(c.Code)
-	if err != nil {
-		return nil, err
+	m, whole := c.Module, len(c.Code) == 0
+	switch {
+	case whole && m == nil: // another kernel has it
+		k, err := l.loadText(v)
+		if err == nil {
+			k.Whole = true
+		}
+		return k, err
+	case whole:
+		c.Module = nil
+	default:
+		var err error
+		if m, err = l.compiler.LoadImage(c.Code); err != nil {
+			return nil, err
+		}
 	}
-	k := &Kernel{Variant: v, driver: l.driver, module: m, Cached: c.hit, Warnings: readLog(v.label(), c.Log)}
+	k := &Kernel{Variant: v, driver: l.driver, module: m, Cached: c.hit, Whole: whole, Warnings: readLog(v.label(), c.Log)}
 	if !c.hit && !c.taken {
 		k.CompileSeconds, c.taken = c.Seconds, true
 	}
@@ -312,16 +324,23 @@ func (l *loader) keep(text [sha256.Size]byte, m Image) {
 	})
 }
 
-// close waits for what runs and begins nothing else. The first kernel says what
-// is wrong with the cache; one warning is enough.
-func (l *loader) close() {
+// close waits for what runs, begins nothing else, and unloads what no kernel
+// took. The first kernel says what is wrong with the cache; one warning is
+// enough. It returns what loading came to.
+func (l *loader) close(err error) error {
 	close(l.stop)
 	l.group.Wait()
+	for _, image := range l.images {
+		if m := image.value.Module; m != nil {
+			err = errors.Join(err, m.Unload())
+		}
+	}
 	if l.uncached == nil || l.first == nil {
-		return
+		return err
 	}
 	w := l.first.warn(Uncached, l.uncached.Error())
 	if l.warn != nil {
 		l.warn(w)
 	}
+	return err
 }

@@ -29,6 +29,8 @@ type fakeCompiler struct {
 	mu            sync.Mutex
 	compiled      []string
 	running, most int
+	wholes        int   // modules that Compile loaded
+	unload        error // of those
 }
 
 const imageWord = "image of "
@@ -54,6 +56,12 @@ func (d *fakeCompiler) Compile(ptx []byte) (Image, error) {
 	if string(ptx) == d.refuses || string(ptx) == "broken" {
 		return Image{}, errors.New("link: refused")
 	}
+	if WholeProgram(ptx) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.wholes++
+		return Image{Module: &wholeModule{fakeModule{d.fakeDriver}, d}, Log: d.linkLog, Seconds: 0.25}, nil
+	}
 	return Image{Code: []byte(imageWord + string(ptx)), Log: d.linkLog, Seconds: 0.25}, nil
 }
 
@@ -64,6 +72,17 @@ func (d *fakeCompiler) LoadImage(code []byte) (Module, error) {
 	d.loads++
 	return &fakeModule{d.fakeDriver}, nil
 }
+
+// wholeModule is what Compile loaded.
+type wholeModule struct {
+	fakeModule
+	compiler *fakeCompiler
+}
+
+func (m *wholeModule) Unload() error { return errors.Join(m.fakeModule.Unload(), m.compiler.unload) }
+
+// left returns how many modules are loaded.
+func (d *fakeCompiler) left() int { return d.loads + d.wholes - d.unloaded }
 
 // count returns how many texts were compiled since the last call.
 func (d *fakeCompiler) count() int {
@@ -77,6 +96,13 @@ func variants(names ...string) (all []Variant) {
 		all = append(all, variant(n, 128, nil, "a", "*f32"))
 	}
 	return all
+}
+
+// whole makes a variant that must be compiled as a whole program.
+func whole(name string) Variant {
+	v := variant(name, 128, nil, "a", "*f32")
+	v.PTX, v.Manifest.PTXSHA256 = append(v.PTX, "setmaxnreg.inc.sync.aligned.u32 240;\n"...), ""
+	return v
 }
 
 func loadAll(t *testing.T, d Driver, v []Variant, o ...LoadOption) []*Kernel {
@@ -371,6 +397,72 @@ func TestLinkerRefuses(t *testing.T) {
 	want := []Warning{{"b", Uncached, "it had to be compiled while it was loaded: link: refused"}}
 	if diff := cmp.Diff(want, k[1].Warnings); diff != "" || k[1].CompileSeconds != 0.125 || k[0].Warnings != nil {
 		t.Errorf("%v s, warnings (-want +got):\n%s", k[1].CompileSeconds, diff)
+	}
+}
+
+// TestWholePrograms: a text whose image the driver keeps to itself is compiled
+// beside the others, for one kernel, and not put into the cache.
+func TestWholePrograms(t *testing.T) {
+	d, v, store := newFakeCompiler(), append(variants("a"), whole("b"), whole("b"), whole("c")), cache.New(t.TempDir(), 0)
+	for _, cached := range []bool{false, true} {
+		d.waits = together(t, map[bool]int{false: 3, true: 2}[cached])
+		kernels := loadAll(t, d, v, WithCache(store), WithParallel(3))
+		type loaded struct {
+			Whole, Cached bool
+			Seconds       float64
+			Warnings      int
+		}
+		var got []loaded
+		for _, k := range kernels {
+			got = append(got, loaded{k.Whole, k.Cached, k.CompileSeconds, len(k.Warnings)})
+		}
+		want := []loaded{{Seconds: 0.25}, {Whole: true, Seconds: 0.25}, {Whole: true, Seconds: 0.125}, {Whole: true, Seconds: 0.25}}
+		if cached {
+			want[0] = loaded{Cached: true}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || d.wholes != 2 || d.left() != 4 {
+			t.Errorf("%d were loaded to be compiled, %d are loaded; kernels (-want +got):\n%s", d.wholes, d.left(), diff)
+		}
+		for _, k := range kernels {
+			if err := k.Unload(); err != nil {
+				t.Error(err)
+			}
+		}
+		if d.left() != 0 {
+			t.Errorf("%d are loaded in the end", d.left())
+		}
+		d.wholes, d.loads, d.unloaded = 0, 0, 0
+	}
+	if n, _, err := store.Size(); n != 1 || err != nil {
+		t.Errorf("%d entries in the cache, want that of a; %v", n, err)
+	}
+	d.waits, d.linkLog = nil, "ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain compatibility across compilation units."
+	if k := loadAll(t, d, v[1:2], WithCache(store)); len(k[0].Warnings) != 1 || k[0].Warnings[0].Kind != IgnoredRegisters {
+		t.Errorf("of registers that are ignored it warns %v", k[0].Warnings)
+	}
+}
+
+// TestWholeProgramsDoNotLeak: however loading ends, what no kernel took is
+// unloaded, and what one took once.
+func TestWholeProgramsDoNotLeak(t *testing.T) {
+	broken := variant("broken", 128, nil, "a", "*f32")
+	broken.PTX, broken.Manifest.PTXSHA256 = []byte("broken"), ""
+	a, b := whole("a"), whole("b")
+	for name, v := range map[string][]Variant{"before": {broken, a, b}, "between": {a, broken, b}, "after": {a, b, broken}} {
+		d := newFakeCompiler()
+		d.waits = together(t, 3) // nothing is given up before it has begun
+		if _, err := LoadAll(d, v, WithCache(nil), WithParallel(3)); err == nil || d.wholes != 2 || d.left() != 0 {
+			t.Errorf("an error %s: %d were loaded to be compiled, %d are left; %v", name, d.wholes, d.left(), err)
+		}
+		d.waits, d.unload, d.wholes = together(t, 3), errors.New("device lost"), 0
+		if _, err := LoadAll(d, v, WithCache(nil), WithParallel(3)); err == nil || strings.Count(err.Error(), "device lost") != 2 {
+			t.Errorf("an error %s, and unloading fails: %v", name, err)
+		}
+	}
+	d := newFakeCompiler()
+	d.function.LocalBytes = 8
+	if _, err := LoadAll(d, []Variant{a, b}, WithCache(nil)); err == nil || d.left() != 0 {
+		t.Errorf("with local memory: %d are left, %v", d.left(), err)
 	}
 }
 

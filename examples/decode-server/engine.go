@@ -35,26 +35,29 @@ type engine struct {
 
 // newEngine prepares for all batches that the configuration allows. Nothing is
 // allocated afterwards.
-func newEngine(drv runtime.Driver, c *config) (e *engine, err error) {
-	e = &engine{config: *c, driver: drv, model: newModel(c.seed), pool: newPagePool(c.pages, c.seed)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, e.close())
-		}
-	}()
-	if e.decode, e.appendKV, e.splits, err = loadKernels(drv, c); err != nil {
-		return nil, err
+func newEngine(drv runtime.Driver, c *config) (*engine, error) {
+	e := &engine{config: *c, driver: drv, model: newModel(c.seed), pool: newPagePool(c.pages, c.seed)}
+	if err := e.prepare(); err != nil {
+		return nil, errors.Join(err, e.close())
 	}
-	if e.stream, err = drv.NewStream(); err != nil {
-		return nil, err
+	return e, nil
+}
+
+// prepare makes what the engine uses; what is there when it fails is for close.
+func (e *engine) prepare() (err error) {
+	if e.decode, e.appendKV, e.splits, err = loadKernels(e.driver, &e.config); err != nil {
+		return err
 	}
-	if e.begin, err = drv.NewEvent(); err != nil {
-		return nil, err
+	if e.stream, err = e.driver.NewStream(); err != nil {
+		return err
 	}
-	if e.end, err = drv.NewEvent(); err != nil {
-		return nil, err
+	if e.begin, err = e.driver.NewEvent(); err != nil {
+		return err
 	}
-	return e, e.allocate()
+	if e.end, err = e.driver.NewEvent(); err != nil {
+		return err
+	}
+	return e.allocate()
 }
 
 // allocate makes the buckets, powers of two up to the capacity, and the memory

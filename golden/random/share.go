@@ -174,8 +174,21 @@ type compiling struct {
 	compiler runtime.Compiler
 }
 
-func (c compiling) Toolchain() runtime.Toolchain              { return c.compiler.Toolchain() }
-func (c compiling) Compile(ptx []byte) (runtime.Image, error) { return c.compiler.Compile(ptx) }
+func (c compiling) Toolchain() runtime.Toolchain { return c.compiler.Toolchain() }
+
+// Compile compiles beside everything else, but a text that may be loaded to be
+// compiled not beside a capture.
+func (c compiling) Compile(ptx []byte) (runtime.Image, error) {
+	if runtime.WholeProgram(ptx) {
+		c.loads.RLock()
+		defer c.loads.RUnlock()
+	}
+	m, err := c.compiler.Compile(ptx)
+	if m.Module != nil {
+		m.Module = &sharedModule{m.Module, c.handle}
+	}
+	return m, err
+}
 
 func (c compiling) LoadImage(code []byte) (m runtime.Module, err error) {
 	if err = c.do(func() error { m, err = c.compiler.LoadImage(code); return err }); err != nil {

@@ -141,3 +141,56 @@ func TestCallsComeOneAtATime(t *testing.T) {
 		}
 	}
 }
+
+// wholes is a device that loads what it compiles.
+type wholes struct{ runtime.Driver }
+
+type wholesModule struct{ runtime.Module }
+
+func (wholes) Toolchain() runtime.Toolchain { return runtime.Toolchain{} }
+func (wholes) Compile([]byte) (runtime.Image, error) {
+	return runtime.Image{Module: wholesModule{}}, nil
+}
+func (wholes) LoadImage([]byte) (runtime.Module, error) { return nil, errors.New("there are no images") }
+
+// TestWholeProgramsAreNotLoadedDuringACapture, other texts are compiled; what
+// was loaded is called like everything of a shared device.
+func TestWholeProgramsAreNotLoadedDuringACapture(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := Share(wholes{d})
+	a, _ := open(Group{})
+	b, _ := open(Group{})
+	s, err := a.NewStream()
+	if err == nil {
+		err = s.BeginCapture()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile := func(text string) chan error {
+		done := make(chan error, 1)
+		go func() {
+			m, err := b.(runtime.Compiler).Compile([]byte(text))
+			if _, ok := m.Module.(*sharedModule); !ok {
+				err = errors.Join(err, errors.New("the module is not a shared device's"))
+			}
+			done <- err
+		}()
+		return done
+	}
+	if err := <-compile("mov.u32 a, b;"); err != nil {
+		t.Error(err)
+	}
+	whole := compile("setmaxnreg.inc.sync.aligned.u32 240;")
+	select {
+	case <-whole:
+		t.Fatal("a module was loaded during a capture")
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := errors.Join(s.Destroy(), <-whole); err != nil {
+		t.Error(err)
+	}
+}

@@ -18,7 +18,7 @@ var _ runtime.Compiler = (*Driver)(nil)
 
 // linkOptions names what Compile asks of the linker. A change of it makes the
 // images of before another toolchain's.
-const linkOptions = "cuLink, verbose log, sm_90a"
+const linkOptions = "cuLink unless setmaxnreg, verbose log, sm_90a"
 
 // Toolchain names the GPU's model and the exact driver: its version number is
 // that of CUDA, which many drivers have in common, so the library's file is
@@ -46,10 +46,19 @@ func describeLibrary(file string) string {
 }
 
 // Compile compiles PTX text with the driver's linker, which keeps nothing in
-// the driver's own cache.
+// the driver's own cache. A text that must be compiled as a whole program is
+// loaded, since the driver hands out no code of such; that its own cache keeps.
 func (d *Driver) Compile(ptx []byte) (runtime.Image, error) {
 	if err := d.usable("compile"); err != nil {
 		return runtime.Image{}, err
+	}
+	if runtime.WholeProgram(ptx) {
+		// In one C call, on whatever thread: it makes the context current itself.
+		m, err := d.Load(ptx)
+		if err != nil {
+			return runtime.Image{}, err
+		}
+		return runtime.Image{Module: m, Log: m.Log(), Seconds: m.CompileSeconds()}, nil
 	}
 	target := targetOfContext
 	if bytes.Contains(ptx, []byte(".target sm_90a")) {
