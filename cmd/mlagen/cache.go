@@ -19,7 +19,8 @@ func (a *app) cache() *ffcli.Command {
 		LongHelp: fmt.Sprintf(`cache prints the directory in which the runtime keeps what a GPU's driver made of
 kernels, how many files there are and how many bytes they take: at most about
 %d MB, of which what was used longest ago goes first. %s names another
-directory, or is %s for none. Removing is safe at any time.`, cache.DefaultLimit>>20, cache.Variable, cache.Off),
+directory, or is %s for none. Removing is safe at any time. Kernels whose warps
+change their registers are in the driver's own cache (CUDA_CACHE_PATH) instead.`, cache.DefaultLimit>>20, cache.Variable, cache.Off),
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
 			if err := noArguments("cache", args); err != nil {
