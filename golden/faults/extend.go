@@ -38,6 +38,7 @@ var Extend = []Fault{
 	{"sums of two rows exchanged", extend, few, `(st\.global\.v4\.f32 .*, )(%f\d+), (%f\d+)\};`, 0, "$1$3, $2};"},
 	{"a reference that is outgrown in a chunk's first tile is kept", extend, few, `^(L\d+_end:\nL\d+_end:\n\tsetp\.eq\.s32 %p\d+, %r\d+, )0;(\n\t@!%p\d+ bra L\d+_end;\n\tmax)`, 0, "${1}2;$2"},
 	{"rows that begin go on with the reference and the sum of the rows before", extend, few, `^(L\d+_else:\n)\tmov\.f32 %f\d+, 0fFF800000;\n\tmov\.f32 %f\d+, 0f00000000;\n`, 0, "$1"},
+	{"rows that begin go on with the reference of the rows before", extend, few, `^(L\d+_else:\n)\tmov\.f32 %f\d+, 0fFF800000;\n(\tmov\.f32 %f\d+, 0f00000000;\n)`, 0, "$1$2"},
 	{"unused values of a chunk's last tile not cleared", extend, few, `^\tst\.shared\.v4\.b32 <v>, .*\n`, 0, ""},
 
 	// The schedule.

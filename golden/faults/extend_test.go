@@ -38,6 +38,7 @@ func extendProblems(t *testing.T) []problem {
 	}{
 		{`"q_len": [20, 9], "kv_len": [200, 150], "chunk": 128`, 1},
 		{`"q_len": [3], "kv_len": [70]`, 1},
+		{`"q_len": [9, 9], "kv_len": [60, 1], "causal": false, "fill": {"q": "normal*160"}, "tolerance": {"out": 0.3, "lse": 0.2}`, 1},
 		{`"q_len": [7, 140, 1], "kv_len": [300, 4, 0], "chunk": 128`, 1},
 		{`"q_len": [270, 0, 5], "kv_len": [280, 9, 131], "chunk": 128`, 2},
 		{`"q_len": [9, 3], "kv_len": [150, 300], "chunk": 128, "causal": false, "layout": {"q": "split"}, "dtype": "fp16"`, 2},
