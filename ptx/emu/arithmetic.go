@@ -66,13 +66,35 @@ func buildF32(c *compiler, in *ptx.Instr) error {
 	bin := func(f func(a, b float32) float32) error {
 		return c.binary(in, t, t, t, func(a, b uint64) uint64 { return sat(f(f32(a), f32(b))) })
 	}
+	var op func(a, b float32, r num.Rounding, ftz bool) float32
+	var loop func(d, a, b *vreg) // of a warp, when it rounds to nearest
 	switch in.Form.Root {
 	case "add":
-		return bin(func(a, b float32) float32 { return num.AddF32(a, b, r, ftz) })
+		op, loop = num.AddF32, func(d, a, b *vreg) {
+			for i := range d {
+				d[i] = bits32(num.Canonical(f32(a[i]) + f32(b[i])))
+			}
+		}
 	case "sub":
-		return bin(func(a, b float32) float32 { return num.SubF32(a, b, r, ftz) })
+		op, loop = num.SubF32, func(d, a, b *vreg) {
+			for i := range d {
+				d[i] = bits32(num.Canonical(f32(a[i]) - f32(b[i])))
+			}
+		}
 	case "mul":
-		return bin(func(a, b float32) float32 { return num.MulF32(a, b, r, ftz) })
+		op, loop = num.MulF32, func(d, a, b *vreg) {
+			for i := range d {
+				d[i] = bits32(num.Canonical(f32(a[i]) * f32(b[i])))
+			}
+		}
+	}
+	switch in.Form.Root {
+	case "add", "sub", "mul":
+		err := bin(func(a, b float32) float32 { return op(a, b, r, ftz) })
+		if err == nil && r == num.RN && !ftz && in.Mod("sat") == "" {
+			c.fastF32(in, loop)
+		}
+		return err
 	case "fma":
 		err := c.ternary(in, t, t, t, t, func(a, b, e uint64) uint64 { return sat(num.FmaF32(f32(a), f32(b), f32(e), r, ftz)) })
 		if err == nil && in.Mod("sat") == "" {
@@ -101,6 +123,17 @@ func buildF32(c *compiler, in *ptx.Instr) error {
 		})
 	}
 	return unsupported("type", "f32")
+}
+
+// fastF32 writes out the loop of an f32 instruction with two operands.
+func (c *compiler) fastF32(in *ptx.Instr, f func(d, a, b *vreg)) {
+	s, err := c.srcsAgain(isa.F32, in.Args[1:3]...)
+	w0 := c.op.writes
+	if err != nil || len(w0) == 0 {
+		return
+	}
+	d, a, b := w0[len(w0)-1], s[0], s[1]
+	c.full(func(w *warp) { f(&w.r[d], &w.r[a], &w.r[b]) })
 }
 
 // fastFma writes out the loop of fma.f32.

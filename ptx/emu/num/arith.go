@@ -141,11 +141,17 @@ func SaturateF32(x float32) float32 {
 
 // finish makes NaN canonical and flushes when asked.
 func finish(x float32, ftz bool) float32 {
+	if ftz {
+		x = FlushF32(x)
+	}
+	return Canonical(x)
+}
+
+// Canonical returns x, or the NaN that f32 instructions produce in place of any
+// other.
+func Canonical(x float32) float32 {
 	if x != x {
 		return canonical
-	}
-	if ftz {
-		return FlushF32(x)
 	}
 	return x
 }
