@@ -121,6 +121,7 @@ func TestCHeader(t *testing.T) {
 		{[]string{"absorb-q"}, templates.Spec{BlockM: 8}},
 		{[]string{"up-project"}, templates.Spec{}},
 		{[]string{"append-kv"}, templates.Spec{Rotate: "half"}},
+		{[]string{"merge-states"}, templates.Spec{}},
 	} {
 		var variants []runtime.Variant
 		var stems []string
@@ -184,7 +185,7 @@ func TestCHeader(t *testing.T) {
 func randomCall(t *testing.T, rules launched, random *rand.Rand) *call {
 	t.Helper()
 	m := &memory{random: random}
-	c := &call{map[string]runtime.Tensor{}, map[string]runtime.Buffer{}, map[string]int64{}, map[string]float64{"scale": random.Float64() + 0.01, "lse_factor": math.Ln2}}
+	c := &call{map[string]runtime.Tensor{}, map[string]runtime.Buffer{}, map[string]int64{}, map[string]float64{"scale": random.Float64() + 0.01, "lse_factor": math.Ln2, "to_log2": math.Log2E, "from_log2": math.Ln2}, map[string][]uint64{}}
 	for i, l := range rules.list {
 		launch := l.Kernel().Manifest.Launch
 		r, err := l.Kernel().Manifest.Rules()
@@ -199,11 +200,18 @@ func randomCall(t *testing.T, rules launched, random *rand.Rand) *call {
 				if a.Max == "1" {
 					c.integers[a.Name] = random.Int64N(2)
 				}
+				if a.Min == "1" {
+					c.integers[a.Name]++
+				}
 			}
 			must(t, r.Integer(j, c.integers[a.Name]))
 		}
 		for _, a := range launch.Arguments {
 			switch a.Kind {
+			case manifest.TableArgument:
+				for range (1 + random.IntN(a.Rows)) * len(a.Fields) {
+					c.tables[a.Name] = append(c.tables[a.Name], random.Uint64())
+				}
 			case manifest.TensorArgument:
 				var shape []int64
 				for _, d := range a.Shape {
@@ -267,6 +275,15 @@ func cArguments(m *manifest.Manifest, c *call, sms int) string {
 			list = append(list, fmt.Sprintf(".%s = {%dull, %d}", a.Name, c.buffers[a.Name].Ptr, c.buffers[a.Name].Bytes))
 		case manifest.IntegerArgument:
 			list = append(list, fmt.Sprintf(".%s = %d", a.Name, c.integers[a.Name]))
+		case manifest.TableArgument:
+			words := make([]string, a.Rows*len(a.Fields)) // what is not given is 0
+			for i := range words {
+				words[i] = "0"
+			}
+			for i, v := range c.tables[a.Name] {
+				words[i] = fmt.Sprintf("%dull", v)
+			}
+			list = append(list, fmt.Sprintf(".%s = {%d, {%s}}", a.Name, len(c.tables[a.Name])/len(a.Fields), strings.Join(words, ", ")))
 		default:
 			list = append(list, fmt.Sprintf(".%s = %s", a.Name, fmt.Sprintf("%.17g", c.reals[a.Name])))
 		}

@@ -135,6 +135,7 @@ type call struct {
 	buffers  map[string]runtime.Buffer
 	integers map[string]int64
 	reals    map[string]float64
+	tables   map[string][]uint64
 }
 
 // launch launches the i-th kernel with those of the arguments that it takes.
@@ -160,6 +161,10 @@ func (l *launched) launch(i int, s runtime.Stream, c *call) {
 			var v float64
 			v, ok = c.reals[x.Name]
 			a.Reals = append(a.Reals, v)
+		case "table":
+			var v []uint64
+			v, ok = c.tables[x.Name]
+			a.Tables = append(a.Tables, v)
 		}
 		if !ok {
 			l.t.Fatalf("no argument %s", x.Name)

@@ -21,6 +21,7 @@ type Launcher struct {
 	list   []launchArgument
 	byName map[string]int // of tensors, buffers and reals
 	reals  map[string]float64
+	tables map[string][]uint64
 	maps   []launchMap
 }
 
@@ -47,6 +48,7 @@ type LaunchArguments struct {
 	Buffers  []Buffer
 	Integers []int64
 	Reals    []float64
+	Tables   [][]uint64 // rows one after the other
 }
 
 // LoadLauncher loads a kernel whose manifest has launch rules.
@@ -60,7 +62,7 @@ func LoadLauncher(drv Driver, v Variant) (_ *Launcher, err error) {
 			err = errors.Join(fmt.Errorf("load %s: %w", v.label(), err), k.Unload())
 		}
 	}()
-	l := &Launcher{kernel: k, driver: drv, params: k.NewParams(), byName: map[string]int{}, reals: map[string]float64{}}
+	l := &Launcher{kernel: k, driver: drv, params: k.NewParams(), byName: map[string]int{}, reals: map[string]float64{}, tables: map[string][]uint64{}}
 	if l.rules, err = v.Manifest.Rules(); err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ func (l *Launcher) prepare(a *LaunchArguments) (grid Dim3, err error) {
 	if err := l.integers(a.Integers); err != nil {
 		return grid, err
 	}
-	if err := l.tensors(a.Tensors); err != nil {
+	if err := errors.Join(l.readTables(a.Tables), l.tensors(a.Tensors)); err != nil {
 		return grid, err
 	}
 	if err := l.rules.Finish(); err != nil {
@@ -250,6 +252,17 @@ func (l *Launcher) readReals(reals []float64) error {
 	})
 }
 
+func (l *Launcher) readTables(tables [][]uint64) error {
+	return l.each(manifest.TableArgument, len(tables), func(i, slot int) error {
+		a := &l.list[i]
+		if n := len(tables[slot]); n%len(a.Fields) != 0 {
+			return argumentError(a.Name, fmt.Sprintf("whole rows of %d words", len(a.Fields)), "had %d words", n)
+		}
+		l.tables[a.Name] = tables[slot]
+		return l.rules.Table(i, len(tables[slot])/len(a.Fields))
+	})
+}
+
 // place returns an argument's address and an offset to it.
 func (l *Launcher) place(address, offset string) (Ptr, error) {
 	at, err := l.rules.Eval(offset)
@@ -270,6 +283,9 @@ func (l *Launcher) fill() error {
 				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 			l.params.put(i, uint64(at))
+		case f.Table != "":
+			clear(l.params.bytes[p.Offset : p.Offset+p.Size]) // the rows of a call before
+			l.params.Table(p.Name, l.tables[f.Table])
 		case f.Value != "":
 			v, err := l.rules.Eval(f.Value)
 			if err != nil {

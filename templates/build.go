@@ -41,15 +41,15 @@ var all = []template{
 	{Info{"stream", "reads pages through the copy engine as fast as it can: the bandwidth that decode is held against"}, decodeFamily, stream, streamHost},
 	{Info{"expand-prefill", "attends query tokens to expanded keys and values of the same head, for sequences end to end"}, prefillFamily, expandPrefill, prefillHost},
 	{Info{"expand-schedule", "lists expand-prefill's blocks of query tokens, longest first, on the device"}, prefillFamily, prefillSchedule, prefillHost},
-	{Info{"extend-attend", "expand-prefill over keys that come in chunks: a launch goes on where the one before stopped"}, prefillFamily, extendAttend, nil},
-	{Info{"extend-schedule", "cuts sequences' keys into chunks and lists each chunk's tokens and blocks of query tokens, on the device"}, prefillFamily, extendSchedule, nil},
-	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates, nil},
+	{Info{"extend-attend", "expand-prefill over keys that come in chunks: a launch goes on where the one before stopped"}, prefillFamily, extendAttend, extendAttendHost},
+	{Info{"extend-schedule", "cuts sequences' keys into chunks and lists each chunk's tokens and blocks of query tokens, on the device"}, prefillFamily, extendSchedule, extendScheduleHost},
+	{Info{"merge-states", "merges partial attention outputs over disjoint keys, weighted by their log-sum-exp"}, mergeFamily, mergeStates, mergeHost},
 	{Info{"append-kv", "writes latents and rope keys, rotated on request, into the paged cache by slot"}, appendFamily, appendKV, appendHost},
 	{Info{"up-project", "expands latents, paged or dense, to the keys and values of all heads"}, upProjectFamily, upProject, upProjectHost},
 	{Info{"absorb-q", "multiplies queries by the key weights: into the latent space"}, absorbQueryFamily, absorbQuery, absorbQueryHost},
 	{Info{"absorb-o", "multiplies attended latents by the value weights: out of the latent space"}, absorbOutFamily, absorbOut, absorbOutputHost},
-	{Info{"layer-groups", "lists groups of query tokens, with the tokens that each sees, for calls that take them as sequences"}, layerFamily, layerGroups, nil},
-	{Info{"layer-rows", "copies rows of tokens into the order in which they are computed, and back"}, layerFamily, layerRows, nil},
+	{Info{"layer-groups", "lists groups of query tokens, with the tokens that each sees, for calls that take them as sequences"}, layerFamily, layerGroups, layerHost},
+	{Info{"layer-rows", "copies rows of tokens into the order in which they are computed, and back"}, layerFamily, layerRows, layerHost},
 }
 
 // Kernels lists the kernels in a fixed order.

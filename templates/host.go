@@ -51,6 +51,7 @@ func (h *hostRules) attach(m *manifest.Manifest) error {
 		p.Fill = &f
 		used.argument(f.Address)
 		used.argument(f.Real)
+		used.argument(f.Table)
 		used.exprs(f.Offset, f.Value)
 	}
 	for i := range m.TensorMaps {

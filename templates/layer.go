@@ -15,6 +15,9 @@ const (
 	groupRuns = 40
 )
 
+// groupFields are the fields of a run of groups.
+var groupFields = []string{"at", "request", "each", "row", "step", "size", "after", "to", "copied", "hidden"}
+
 // layerDefaults fills what the layer's kernels use, and drops the rest.
 func layerDefaults(s Spec) Spec {
 	return Spec{Page: Spec{Page: s.Page}.WithDefaults().Page, LineInfo: s.LineInfo}
@@ -61,8 +64,7 @@ func layerGroups(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("layer_groups", s, s.options())
 	k.Threads(layerThreads)
 	g := queryGroups{k: k, s: s}
-	g.runs = k.Table("runs", groupRuns,
-		"at", "request", "each", "row", "step", "size", "after", "to", "copied", "hidden")
+	g.runs = k.Table("runs", groupRuns, groupFields...)
 	g.runCount = k.Scalar("run_count", isa.S32)
 	first, end := k.Scalar("first", isa.S32), k.Scalar("end", isa.S32)
 	g.kvLen, g.table, g.tableStride = k.Pointer("kv_len", isa.S32), k.Pointer("block_table", isa.S32), k.Scalar("block_table_stride", isa.S64)

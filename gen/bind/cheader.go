@@ -84,7 +84,7 @@ func (w *cWriter) prelude() {
 		order = append(order, fmt.Sprintf("%s (once per %s)", s.Kernel, s.Once))
 	}
 	w.comment("", "Launches, in this order: %s.", strings.Join(order, ", "))
-	w.line("\n#ifndef %s_H\n#define %s_H\n\n#include <cuda.h>\n#include <stddef.h>\n#include <stdint.h>\n", w.upper, w.upper)
+	w.line("\n#ifndef %s_H\n#define %s_H\n\n#include <cuda.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n", w.upper, w.upper)
 	w.b.WriteString(cCommon)
 }
 
@@ -251,6 +251,10 @@ func (w *cWriter) arguments() {
 			w.comment("\t", "%s", a.Doc)
 			w.line("\tint64_t %s;", name)
 			w.names[a.Name] = "a->" + name
+		case manifest.TableArgument:
+			w.comment("\t", "%s: up to %d rows of %s", a.Doc, a.Rows, strings.Join(a.Fields, ", "))
+			w.line("\tstruct {\n\t\tint64_t rows;\n\t\tuint64_t words[%d];\n\t} %s;", a.Rows*len(a.Fields), name)
+			w.names[a.Name+".rows"] = fmt.Sprintf("a->%s.rows", name)
 		default:
 			w.comment("\t", "%s", a.Doc)
 			w.line("\tdouble %s;", name)
@@ -271,6 +275,9 @@ func (w *cWriter) quantities() {
 	w.line("\tif (a->sms < 1)\n\t\treturn \"sms must be at least 1\";")
 	single := Single{Manifest: w.m}
 	for _, a := range w.l.Arguments {
+		if a.Kind == manifest.TableArgument {
+			w.line("\tif (a->%s.rows < 0 || a->%s.rows > %d)\n\t\treturn %q;", cName(a.Name), cName(a.Name), a.Rows, fmt.Sprintf("%s must have at most %d rows", a.Name, a.Rows))
+		}
 		for _, bound := range []struct{ expr, op, text string }{{a.Min, "<", "least"}, {a.Max, ">", "most"}} {
 			if bound.expr != "" {
 				w.line("\tif (a->%s %s %s || bad)\n\t\treturn %q;", cName(a.Name), bound.op, w.expr(bound.expr),
@@ -364,6 +371,8 @@ func (w *cWriter) fill() {
 		case f == nil: // a tensor map
 		case f.Address != "":
 			w.line("\tp->%s = %s;", cName(p.Name), w.place(f.Address, f.Offset))
+		case f.Table != "":
+			w.line("\tmemcpy(p->%s, a->%s.words, sizeof p->%s);", cName(p.Name), cName(f.Table), cName(p.Name))
 		case f.Value != "":
 			w.line("\tp->%s = (%s)(%s);", cName(p.Name), cTypes[p.Type], w.expr(f.Value))
 		case f.Factor != 0:

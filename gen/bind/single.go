@@ -103,6 +103,8 @@ func (b *Single) declare(f *jen.File) {
 			field.Qual(runtimePkg, "Buffer")
 		case manifest.IntegerArgument:
 			field.Int64()
+		case manifest.TableArgument:
+			field.Index().Uint64()
 		default:
 			field.Float64()
 		}
@@ -132,6 +134,8 @@ func (b *Single) describe(a *manifest.Argument) []string {
 			what += "; may be left out"
 		}
 		lines = append(lines, what+".")
+	case manifest.TableArgument:
+		lines = append(lines, fmt.Sprintf("Up to %d rows, one after the other: %s.", a.Rows, strings.Join(a.Fields, ", ")))
 	case manifest.BufferArgument:
 		lines = append(lines, fmt.Sprintf("%sBytes says how large; aligned to %d bytes.", fieldName(a.Name), a.Align))
 	case manifest.IntegerArgument:
@@ -248,6 +252,7 @@ func (b *Single) methods(f *jen.File) {
 	}{
 		{manifest.TensorArgument, "Tensors", jen.Index().Qual(runtimePkg, "Tensor")}, {manifest.BufferArgument, "Buffers", jen.Index().Qual(runtimePkg, "Buffer")},
 		{manifest.IntegerArgument, "Integers", jen.Index().Int64()}, {manifest.RealArgument, "Reals", jen.Index().Float64()},
+		{manifest.TableArgument, "Tables", jen.Index().Index().Uint64()},
 	}
 	var values []jen.Code
 	for _, g := range groups {

@@ -6,7 +6,8 @@ package manifest
 // order:
 //
 //  1. constants, and sms: the device's multiprocessors;
-//  2. integer arguments, each between its min and max;
+//  2. integer arguments, each between its min and max, and of each table
+//     argument T, T.rows, how many rows it has;
 //  3. of each tensor argument T, in each dimension D, T.size.D in elements and
 //     T.stride.D in bytes (a stride means nothing where the size is 1 and may
 //     be 0 there), and of one that may be left out T.given, 1 or 0: then its
@@ -41,7 +42,8 @@ type Step struct {
 	Kernel string `json:"kernel"`
 	// Once says how often: "step" is once for all layers of a model, as long as
 	// the quantities and what its tensors hold stay the same; "layer" is once for
-	// every layer.
+	// every layer; steps of "chunk" take turns, in every layer as often as there are
+	// chunks.
 	Once string `json:"once"`
 }
 
@@ -49,6 +51,7 @@ type Step struct {
 const (
 	OncePerStep  = "step"
 	OncePerLayer = "layer"
+	OncePerChunk = "chunk"
 )
 
 // Constant is a number that the kernel was generated for.
@@ -72,6 +75,7 @@ const (
 	BufferArgument  ArgumentKind = "buffer"  // device memory without a structure for the caller
 	IntegerArgument ArgumentKind = "integer" // a 64-bit integer
 	RealArgument    ArgumentKind = "real"    // a floating-point number
+	TableArgument   ArgumentKind = "table"   // rows of 64-bit fields, addresses and strides among them
 )
 
 // Argument is something that the caller gives.
@@ -95,6 +99,10 @@ type Argument struct {
 	// first launch means nothing; until its last nobody else may write it.
 	Bytes string `json:"bytes,omitempty"`
 
+	// Fields are those of a table's row, in their order; Rows is the most it takes.
+	Fields []string `json:"fields,omitempty"`
+	Rows   int      `json:"rows,omitempty"`
+
 	// Min and Max bound an integer. They use constants and the integers before it.
 	Min string `json:"min,omitempty"`
 	Max string `json:"max,omitempty"`
@@ -106,7 +114,7 @@ type Dimension struct {
 	Size string `json:"size,omitempty"` // empty = any
 }
 
-// Fill says what a parameter holds: one of Address, Value and Real.
+// Fill says what a parameter holds: one of Address, Value, Real and Table.
 type Fill struct {
 	Address string `json:"address,omitempty"` // a pointer: the address of this tensor or buffer
 	Offset  string `json:"offset,omitempty"`  // bytes added to the address
@@ -115,6 +123,7 @@ type Fill struct {
 	// is one, in double precision and then rounded once, to the parameter's type.
 	Real   string  `json:"real,omitempty"`
 	Factor float64 `json:"factor,omitempty"`
+	Table  string  `json:"table,omitempty"` // a table: the rows of this argument, and after them anything
 }
 
 // Source says what a tensor map describes: the address of an argument, and an

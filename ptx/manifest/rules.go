@@ -2,14 +2,15 @@ package manifest
 
 import "fmt"
 
-// Rules evaluates a launch rule, again and again: Begin, then every integer
-// and every tensor argument, then Finish; after that Eval knows every quantity.
+// Rules evaluates a launch rule, again and again: Begin, then every integer,
+// table and tensor argument, then Finish; after that Eval knows every quantity.
 // It allocates nothing unless it fails.
 type Rules struct {
 	launch *Launch
 	exprs  map[string]*Expr // by text
 	values map[string]int64
 	names  [][]dimensionNames // of an argument's dimensions
+	tables []string           // an argument's name for how many rows it has
 	given  []string           // an argument's name for whether it is given, where it need not be
 	lookup func(string) (int64, bool)
 }
@@ -41,6 +42,7 @@ func (m *Manifest) Rules() (*Rules, error) {
 			given = a.Name + ".given"
 		}
 		r.given = append(r.given, given)
+		r.tables = append(r.tables, a.Name+".rows")
 	}
 	m.eachExpr(func(text string) {
 		r.exprs[text], _ = ParseExpr(text) // it has been validated
@@ -116,6 +118,16 @@ func (r *Rules) Integer(i int, v int64) error {
 		}
 	}
 	r.values[a.Name] = v
+	return nil
+}
+
+// Table takes how many rows argument number i, a table, has.
+func (r *Rules) Table(i, rows int) error {
+	a := &r.launch.Arguments[i]
+	if rows < 0 || rows > a.Rows {
+		return fmt.Errorf("%s: had %d rows, must have at most %d", a.Name, rows, a.Rows)
+	}
+	r.values[r.tables[i]] = int64(rows)
 	return nil
 }
 

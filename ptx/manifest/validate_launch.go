@@ -117,8 +117,8 @@ func (m *Manifest) validateSteps() error {
 		if err := named(at+"kernel", s.Kernel); err != nil {
 			return err
 		}
-		if s.Once != OncePerStep && s.Once != OncePerLayer {
-			return refuse(at+"once", s.Once, "%s or %s", OncePerStep, OncePerLayer)
+		if s.Once != OncePerStep && s.Once != OncePerLayer && s.Once != OncePerChunk {
+			return refuse(at+"once", s.Once, "%s, %s or %s", OncePerStep, OncePerLayer, OncePerChunk)
 		}
 		own = own || s.Kernel == m.Kernel
 	}
@@ -136,11 +136,14 @@ func (c *launchChecker) argument(at string, a *Argument) error {
 	if len(a.Doc) > maxTextBytes {
 		return refuse(at+"doc", a.Doc, "at most %d bytes", maxTextBytes)
 	}
-	if !slices.Contains([]ArgumentKind{TensorArgument, BufferArgument, IntegerArgument, RealArgument}, a.Kind) {
-		return refuse(at+"kind", string(a.Kind), "tensor, buffer, integer or real")
+	if !slices.Contains([]ArgumentKind{TensorArgument, BufferArgument, IntegerArgument, RealArgument, TableArgument}, a.Kind) {
+		return refuse(at+"kind", string(a.Kind), "tensor, buffer, integer, real or table")
 	}
 	if (a.Kind == TensorArgument) != (len(a.Shape) > 0) {
 		return &FieldError{at + "shape", fmt.Sprintf("has %d dimensions", len(a.Shape)), "given for tensors and for nothing else"}
+	}
+	if (a.Kind == TableArgument) != (len(a.Fields) > 0) || (a.Kind == TableArgument) != (a.Rows > 0) {
+		return &FieldError{at + "fields", fmt.Sprintf("has %d names, and rows was %d", len(a.Fields), a.Rows), "given for tables and for nothing else, as rows"}
 	}
 	if a.Optional && a.Kind != TensorArgument {
 		return refuse(at+"optional", a.Optional, "given for tensors and for nothing else")
@@ -161,6 +164,16 @@ func (c *launchChecker) argument(at string, a *Argument) error {
 			return err
 		}
 		c.known[a.Name] = true
+	case TableArgument:
+		if err := first(listed(at+"fields", len(a.Fields)), between(at+"rows", a.Rows, 1, maxParamBytes/8)); err != nil {
+			return err
+		}
+		for i, f := range a.Fields {
+			if !plainName(f) {
+				return refuse(fmt.Sprintf("%sfields[%d]", at, i), f, "a word")
+			}
+		}
+		c.known[a.Name+".rows"] = true
 	}
 	c.arguments[a.Name] = a
 	return nil
@@ -216,13 +229,19 @@ func (c *launchChecker) fills(params []Param) error {
 		var err error
 		switch {
 		case p.Kind == PointerParam:
-			if f.Value != "" || f.Real != "" {
+			if f.Value != "" || f.Real != "" || f.Table != "" {
 				return &FieldError{at + "address", "was not alone", "all that fills a pointer, but for offset"}
 			}
 			err = c.place(at, f.Address, f.Offset)
 		case p.Kind == TableParam:
-			return &FieldError{at, "was given", "left out: there is no rule for a table"}
-		case f.Address != "" || f.Offset != "" || (f.Value == "") == (f.Real == ""):
+			a := c.arguments[f.Table]
+			if f.Address != "" || f.Value != "" || f.Real != "" || a == nil || a.Kind != TableArgument {
+				return refuse(at+"table", f.Table, "the name of an argument that is a table, and alone")
+			}
+			if n := 8 * a.Rows * len(a.Fields); n != p.Size {
+				return refuse(at+"table", f.Table, "one of %d bytes, as the parameter has, not of %d", p.Size, n)
+			}
+		case f.Table != "" || f.Address != "" || f.Offset != "" || (f.Value == "") == (f.Real == ""):
 			return &FieldError{at + "value", fmt.Sprintf("was %q and real %q", clip(f.Value), clip(f.Real)), "given, or real instead"}
 		case f.Value != "":
 			if p.Type[0] == 'f' || p.Type[0] == 'b' && p.Type[1] == 'f' {
