@@ -166,6 +166,11 @@ func TestRefuses(t *testing.T) {
 		{false, "params.23.fill", map[string]any{"value": "1"}, `params[23].fill.value was "1", must be real: the parameter is f32`},
 		{false, "params.23.fill.real", "batch", "params[23].fill.real"},
 		{true, "params.0.fill", map[string]any{"kind": "x"}, "unknown field"},
+		{true, "launch.arguments.2.fields", []string{"x"}, "launch.arguments[2].fields has 1 names"},
+		{false, "launch.arguments.0.optional", true, "launch.arguments[0].optional was true, must be given for tensors"},
+		{false, "launch.grid.0", "q_latent.given", "launch.grid[0]"},
+		{false, "params.1.fill", map[string]any{"table": "batch"}, "params[1].fill.address was not alone"},
+		{false, "params.2.fill", map[string]any{"table": "batch"}, "params[2].fill.value"},
 	} {
 		var m any
 		if err := json.Unmarshal(all["absorb-decode-h16"], &m); err != nil {
@@ -258,13 +263,15 @@ const small = `{"schema":2,"kernel":"k","ptx_sha256":"0123456789abcdef0123456789
 	`{"name":"m","kind":"tensor_map","type":"b8","size":128,"align":128,"offset":0},` +
 	`{"name":"p","kind":"pointer","type":"f32","size":8,"align":8,"offset":128,"fill":{"address":"w","offset":"a * 2"}},` +
 	`{"name":"n","kind":"scalar","type":"s32","size":4,"align":4,"offset":136,"fill":{"value":"q"}},` +
-	`{"name":"f","kind":"scalar","type":"f32","size":4,"align":4,"offset":140,"fill":{"real":"x","factor":2}}],` +
+	`{"name":"f","kind":"scalar","type":"f32","size":4,"align":4,"offset":140,"fill":{"real":"x","factor":2}},` +
+	`{"name":"rows","kind":"table","type":"u64","size":32,"align":8,"offset":144,"fill":{"table":"l"}}],` +
 	`"tensor_maps":[{"param":"m","dtype":"bf16","dims":["c","r"],"box":[64,8],"swizzle":128,"promotion":128,` +
 	`"source":{"address":"t","sizes":["64","t.size.r"],"strides":["t.stride.r"]}}],` +
 	`"launch":{"operation":"o","steps":[{"kernel":"k","once":"step"}],"constants":[{"name":"c","value":4}],"arguments":[` +
 	`{"name":"a","kind":"integer","doc":"","min":"0","max":"sms / c"},{"name":"t","kind":"tensor","doc":"","dtype":"bf16","shape":[{"name":"r"},{"name":"c","size":"64"}],"align":16},` +
+	`{"name":"l","kind":"table","doc":"","fields":["p","s"],"rows":2},{"name":"o","kind":"tensor","doc":"","dtype":"f32","shape":[{"name":"r","size":"a"}],"align":4,"dense":true,"optional":true},` +
 	`{"name":"w","kind":"buffer","doc":"","align":16,"bytes":"roundup(q, 16)"},{"name":"x","kind":"real","doc":""}],` +
-	`"quantities":[{"name":"q","value":"if(a, ceildiv(a, 3), min(1, max(2, a)))"}],"when":"a","grid":["q","1","1"],"programmatic":true},"tool":"t"}`
+	`"quantities":[{"name":"q","value":"if(a, ceildiv(a, 3), min(1, max(2, a))) + l.rows * o.given"}],"when":"a","grid":["q","1","1"],"programmatic":true},"tool":"t"}`
 
 func TestSmall(t *testing.T) {
 	m, err := Parse([]byte(small))
