@@ -73,7 +73,7 @@ func TestExtendLaunchRules(t *testing.T) {
 		n := &notebook{}
 		up := kernelVariant(t, "up-project", templates.Spec{Heads: s.Heads, DType: s.DType})
 		v := runtime.ExtendVariants{UpProject: up, Attend: kernelVariant(t, "extend-attend", s), Schedule: kernelVariant(t, "extend-schedule", s)}
-		for i := range 30 {
+		for i := range 10 {
 			n.sms = []int{1, 132}[i%2]
 			e, err := runtime.LoadExtend(n, v)
 			must(t, err)

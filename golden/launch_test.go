@@ -257,7 +257,7 @@ func TestDecodeLaunchRules(t *testing.T) {
 		{Heads: 128, SQ: 128},
 	} {
 		s = s.WithDefaults()
-		for _, sms := range []int{1, 78, 132} {
+		for _, sms := range []int{1, 132} {
 			n := &notebook{sms: sms}
 			v := runtime.DecodeVariants{Decode: kernelVariant(t, "absorb-decode", s), Schedule: kernelVariant(t, "decode-schedule", s), Combine: kernelVariant(t, "decode-combine", s)}
 			d, err := runtime.LoadDecode(n, v)
