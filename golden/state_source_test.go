@@ -1,6 +1,8 @@
 package golden_test
 
 import (
+	"sync"
+
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
@@ -23,6 +25,7 @@ func (s source) AppendKV(shape runtime.AppendShape) (runtime.Variant, error) {
 var (
 	programs = new(emu.Programs)
 	built    = map[buildKey]runtime.Variant{}
+	building sync.Mutex // held by who reads or writes built
 )
 
 type buildKey struct {
@@ -30,15 +33,22 @@ type buildKey struct {
 	spec   templates.Spec
 }
 
+// buildVariant makes a kernel, or another copy of one that was made before: tests
+// change manifests.
 func buildVariant(kernel string, spec templates.Spec) (runtime.Variant, error) {
+	building.Lock()
+	defer building.Unlock()
 	key := buildKey{kernel, spec}
-	if v, ok := built[key]; ok {
-		return v, nil
+	v, ok := built[key]
+	if !ok {
+		out, err := templates.Build(kernel, spec)
+		if err != nil {
+			return runtime.Variant{}, err
+		}
+		v = runtime.Variant{Name: kernel, PTX: out.PTX, Manifest: out.Manifest}
+		built[key] = v
 	}
-	out, err := templates.Build(kernel, spec)
-	if err != nil {
-		return runtime.Variant{}, err
-	}
-	built[key] = runtime.Variant{Name: kernel, PTX: out.PTX, Manifest: out.Manifest}
-	return built[key], nil
+	m := *v.Manifest
+	v.Manifest = &m
+	return v, nil
 }
