@@ -33,16 +33,15 @@ type rig struct {
 	classes int // of queries
 	width   int // entries of a block table
 
-	d         *runtime.Decode
-	s         runtime.Stream
-	ptrs      []runtime.Ptr
-	queries   [][]float32 // of a class: [heads][record]
-	records   [][]float32
-	args      runtime.DecodeArgs
-	schedule  runtime.ScheduleArgs
-	lengths   []int
-	known     map[[2]int]oracle.Result // by class and length
-	scheduled bool
+	d        *runtime.Decode
+	s        runtime.Stream
+	ptrs     []runtime.Ptr
+	queries  [][]float32 // of a class: [heads][record]
+	records  [][]float32
+	args     runtime.DecodeArgs
+	schedule runtime.ScheduleArgs
+	lengths  []int
+	known    map[[2]int]oracle.Result // by class and length
 }
 
 // newRig loads the kernels and fills the memory for batch requests of up to so
