@@ -151,7 +151,9 @@ func (wholes) Toolchain() runtime.Toolchain { return runtime.Toolchain{} }
 func (wholes) Compile([]byte) (runtime.Image, error) {
 	return runtime.Image{Module: wholesModule{}}, nil
 }
-func (wholes) LoadImage([]byte) (runtime.Module, error) { return nil, errors.New("there are no images") }
+func (wholes) LoadImage([]byte) (runtime.Module, error) {
+	return nil, errors.New("there are no images")
+}
 
 // TestWholeProgramsAreNotLoadedDuringACapture, other texts are compiled; what
 // was loaded is called like everything of a shared device.
