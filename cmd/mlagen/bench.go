@@ -19,7 +19,7 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	op, device, anchors, csv   string
-	variant, path              string
+	variant, path, choices     string
 	heads, sq, batch, kv       numbers
 	tokens, prefix             numbers
 	workspace                  int64
@@ -58,6 +58,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.Float64Var(&f.pool, "pool", 0, "size of the pool of pages in `GB` (0: 60 % of the device's memory, at most 20)")
 	fs.IntVar(&f.splits, "splits", 0, "force so many `pieces` per request (0: the planner decides)")
 	fs.IntVar(&f.parallel, "parallel", 0, "with -op load: `texts` compiled at a time (0: as many as threads)")
+	fs.StringVar(&f.choices, "choices", "", "with -op load: load also what a `file` that tune wrote names (without it: what is chosen without tuning)")
 	fs.IntVar(&f.tune.BlockH, "block-h", 0, "packed query `rows` per CTA (0: chosen by rows and load)")
 	fs.IntVar(&f.tune.BlockM, "block-m", 0, "query `tokens` of prefill, or rows of a product, per CTA (0: the template's default, or chosen by the tokens)")
 	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill, or columns of a product, per tile (0: the template's default)")
@@ -113,14 +114,20 @@ the absorb path, products with the weights included. The times beside are a boun
 expects.
 
 -op load times loading all decode kernels of a model (-heads, -sq): decode,
-schedule and combine for every row block that may be chosen. First without a
-cache, then with an empty one, then from it. The driver's own cache is turned
-off for it (CUDA_CACHE_DISABLE=1, in a process started anew); the directory is a
-temporary one.`,
+schedule and combine for every row block that may be chosen. Each row but the
+last is the first load of a process started for it: with our cache and that of
+the GPU's driver turned off, with both empty, of the kernels alone that a file of
+choices names, which is read too, and of all with both caches full. The caches are in a
+temporary directory that is the model's own (CUDA_CACHE_PATH, MLAGEN_CACHE). The
+last row loads again in a process that has. Opening the driver and generating
+the texts are told apart.`,
 		FlagSet: fs,
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArguments("bench", args); err != nil {
 				return err
+			}
+			if f.choices != "" && f.op != "load" {
+				return usagef("-choices goes with -op load")
 			}
 			if f.op == "prefill" {
 				return a.benchPrefill(&f)

@@ -3,21 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
+	"github.com/mlagen/mlagen/runtime/cache"
+	"github.com/mlagen/mlagen/runtime/tune"
 	"github.com/mlagen/mlagen/templates"
 )
-
-// driverCacheOff is the setting of the environment with which the GPU's driver
-// compiles anew what its own cache holds. It reads it when it starts.
-const driverCacheOff = "CUDA_CACHE_DISABLE=1"
 
 // loadModel is a model whose decode kernels are loaded.
 type loadModel struct{ heads, sq int }
@@ -43,17 +42,32 @@ func (f *benchFlags) loadModels() (models []loadModel, err error) {
 		return nil, usagef("-replays must be at least 1; -parallel must not be negative")
 	case f.splits != 0 || f.invariant != 0 || f.variant == allVariants || f.varlen || f.tune != (templates.Spec{}) || f.anchors != "" ||
 		f.kv != nil || f.batch != nil || f.sustained > 0 || f.pool > 0:
-		return nil, usagef("-op load loads every row block of a model and runs none; it takes -heads, -sq, -parallel, -replays, -quick, -device and -csv")
+		return nil, usagef("-op load loads every row block of a model and runs none; it takes -heads, -sq, -choices, -parallel, -replays, -quick, -device and -csv")
 	}
 	for _, heads := range f.heads.or(16) {
 		for _, sq := range f.sq.or(1) {
 			models = append(models, loadModel{heads, sq})
 		}
 	}
+	if f.choices == "" {
+		return models, nil
+	}
+	choices, err := tune.ReadFile(f.choices)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range models {
+		of := func(b tune.Bucket) bool { return b.SQ == m.sq }
+		if choices.Model != tune.DeepSeek(m.heads) || !slices.ContainsFunc(choices.Buckets, of) {
+			return nil, usagef("-choices: %s is for %d heads; it has none for %d heads with s_q %d", f.choices, choices.Model.Heads, m.heads, m.sq)
+		}
+	}
 	return models, nil
 }
 
-// benchLoad times loading.
+// benchLoad times loading. What a process finds cached depends on those before
+// it, so each load is that of a process started for it, with caches, ours and
+// the driver's, in a directory that is the model's own.
 func (a *app) benchLoad(ctx context.Context, f *benchFlags) (err error) {
 	models, err := f.loadModels()
 	if err != nil {
@@ -63,140 +77,86 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if !d.emulated && os.Getenv("CUDA_CACHE_DISABLE") != "1" {
-		if a.again == nil {
-			return usagef("set %s, or the driver's own cache hides what compiling takes", driverCacheOff)
-		}
-		return a.again(ctx, driverCacheOff)
+	if phase := os.Getenv(loadPhaseVariable); phase != "" {
+		return a.loadInPhase(ctx, f, &d, models[0], bench.LoadPhase(phase))
 	}
-	begin := time.Now()
-	driver, err := d.open(false)
-	if err != nil {
-		return err
+	if a.again == nil {
+		return usagef("-op load starts itself in processes of its own, which cannot be done here")
 	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	report := loadReport{device: driver.Name(), attributes: driver.Attributes(), open: time.Since(begin).Seconds()}
-	if !d.emulated {
-		report.note = "; the driver's own cache is off (" + driverCacheOff + ")"
-	}
-	if c, ok := driver.(runtime.Compiler); ok {
-		report.toolchain = c.Toolchain()
-	}
-	replays := f.replays
-	if f.quick {
-		replays = min(replays, 3)
-	}
-	p := a.progress(len(models))
+	report := &loadReport{}
+	p := a.progress(len(models) * 4)
 	for _, m := range models {
-		p.step(fmt.Sprintf("heads %d, s_q %d", m.heads, m.sq))
-		begin := time.Now()
-		variants, e := m.variants(source{})
-		if err = e; err != nil {
-			break
-		}
-		row := loadRow{loadModel: m, generated: time.Since(begin).Seconds()}
-		row.results, err = bench.Loads(driver, variants, f.parallel, replays)
-		report.rows = append(report.rows, row)
-		if err != nil {
+		if err = a.loadModel(ctx, f, m, report, p); err != nil {
+			err = fmt.Errorf("heads %d, s_q %d: %w", m.heads, m.sq, err)
 			break
 		}
 	}
 	p.done()
-	err = errors.Join(err, report.print(a.stdout)) // what was measured is told in any case
+	if len(report.rows) > 0 { // what was measured is told in any case
+		err = errors.Join(err, report.print(a.stdout))
+	}
 	if err == nil && f.csv != "" {
 		err = writeOutputs(a.stdout, output{f.csv, report.csv()})
 	}
 	return err
 }
 
-// loadReport is what a run has to tell.
-type loadReport struct {
-	device     string
-	attributes runtime.Attributes
-	toolchain  runtime.Toolchain
-	open       float64 // seconds until the device was there
-	note       string
-	rows       []loadRow
-}
-
-// loadRow is a model and how long loading it took.
-type loadRow struct {
-	loadModel
-	generated float64 // seconds that the texts took
-	results   []bench.LoadResult
-}
-
-// heading says what was measured and where.
-func (r *loadReport) heading() string {
-	a := r.attributes
-	return fmt.Sprintf("%s, driver for CUDA %d.%d (%s), opened in %.3f s%s", r.device, a.DriverVersion/1000, a.DriverVersion%1000/10, r.toolchain.Driver, r.open, r.note)
-}
-
-func (r *loadReport) print(w io.Writer) error {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n", r.heading())
-	t := newTable("heads", "s_q", "load", "kernels", "compiled", "from cache", "s", "compiles added up, s", "generating, s")
-	for _, m := range r.rows {
-		for _, x := range m.results {
-			t.AppendRow([]any{m.heads, m.sq, x.Phase, len(x.Kernels), len(x.Compiled()), x.Hits(), fixed(x.Seconds, 4), fixed(x.CompileSeconds(), 3), fixed(m.generated, 3)})
-		}
+// loadModel times all loads of a model.
+func (a *app) loadModel(ctx context.Context, f *benchFlags, m loadModel, report *loadReport, p progress) (err error) {
+	dir, err := os.MkdirTemp("", "mlagen-load-*")
+	if err != nil {
+		return err
 	}
-	out.WriteString(t.Render() + "\n")
-	var all []*runtime.Kernel
-	for _, m := range r.rows {
-		for i, x := range m.results {
-			all = append(all, x.Kernels...)
-			if i == 0 {
-				out.WriteString(compileTable(x.Compiled()).Render() + "\n")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	driverCache := filepath.Join(dir, "driver")
+	if err := os.Mkdir(driverCache, 0o700); err != nil {
+		return err
+	}
+	chosen := bench.LoadDefaults
+	if f.choices != "" {
+		chosen = bench.LoadTuned
+	}
+	caches := []string{driverCacheOff + "=0", "CUDA_CACHE_PATH=" + driverCache, cache.Variable + "=" + filepath.Join(dir, "ours")}
+	for _, phase := range []bench.LoadPhase{bench.LoadUncached, bench.LoadFirst, chosen, bench.LoadSecond} {
+		p.step(fmt.Sprintf("heads %d, s_q %d, %s", m.heads, m.sq, phase))
+		settings, times := caches, 1
+		switch phase {
+		case bench.LoadUncached:
+			settings = []string{driverCacheOff + "=1", cache.Variable + "=" + cache.Off}
+		case bench.LoadTuned:
+			times = 2 // the first fills the caches: other loads do not take all that is chosen
+		}
+		var run loadRun
+		for range times {
+			var out bytes.Buffer
+			if err := a.again(ctx, &out, f.loadArguments(m), slices.Concat(settings, []string{loadPhaseVariable + "=" + string(phase)})...); err != nil {
+				return fmt.Errorf("%s: %w", phase, err)
+			}
+			run = loadRun{}
+			if err := json.Unmarshal(out.Bytes(), &run); err != nil {
+				return fmt.Errorf("what the process for %q printed: %w", phase, err)
+			}
+		}
+		report.add(m, run)
+		if phase == chosen && run.Toolchain.Kept {
+			if err := run.Loads[0].Check(); err != nil {
+				return err
 			}
 		}
 	}
-	out.WriteString(warningLines(all))
-	_, err := w.Write(out.Bytes())
-	return err
+	return nil
 }
 
-// loadFigure is a row for programs: a load, or one kernel of the first.
-type loadFigure struct {
-	loadRow
-	result bench.LoadResult
-	kernel *runtime.Kernel // nil = the whole load
-}
-
-// csv is the figures for programs.
-func (r *loadReport) csv() []byte {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s; rows with a kernel are its compile in the first load\n", r.heading())
-	var figures []loadFigure
-	for _, m := range r.rows {
-		for i, x := range m.results {
-			figures = append(figures, loadFigure{m, x, nil})
-			for _, k := range x.Compiled() {
-				if i == 0 {
-					figures = append(figures, loadFigure{m, x, k})
-				}
-			}
-		}
+// loadArguments is the command line for a load of a model.
+func (f *benchFlags) loadArguments(m loadModel) []string {
+	replays := f.replays
+	if f.quick {
+		replays = min(replays, 3)
 	}
-	kernel := func(x loadFigure) bool { return x.kernel != nil }
-	whole := func(x loadFigure) bool { return x.kernel == nil }
-	writeCSV(&out, []column[loadFigure]{
-		{"heads", func(x loadFigure) string { return strconv.Itoa(x.heads) }},
-		{"s_q", func(x loadFigure) string { return strconv.Itoa(x.sq) }},
-		{"load", func(x loadFigure) string { return string(x.result.Phase) }},
-		{"kernel", when(kernel, func(x loadFigure) string { return x.kernel.Name })},
-		{"kernels", when(whole, func(x loadFigure) string { return strconv.Itoa(len(x.result.Kernels)) })},
-		{"cached", when(whole, func(x loadFigure) string { return strconv.Itoa(x.result.Hits()) })},
-		{"seconds", when(whole, func(x loadFigure) string { return fixed(x.result.Seconds, 5) })},
-		{"compile_seconds", func(x loadFigure) string {
-			if x.kernel != nil {
-				return fixed(x.kernel.CompileSeconds, 4)
-			}
-			return fixed(x.result.CompileSeconds(), 4)
-		}},
-		{"ptx_bytes", when(kernel, func(x loadFigure) string { return strconv.Itoa(len(x.kernel.PTX)) })},
-		{"registers", when(kernel, func(x loadFigure) string { return strconv.Itoa(x.kernel.Attributes.Registers) })},
-		{"warnings", when(kernel, func(x loadFigure) string { return strconv.Itoa(len(x.kernel.Warnings)) })},
-	}, figures)
-	return out.Bytes()
+	args := []string{"bench", "-op", "load", "-device", f.device, "-heads", strconv.Itoa(m.heads), "-sq", strconv.Itoa(m.sq),
+		"-parallel", strconv.Itoa(f.parallel), "-replays", strconv.Itoa(replays)}
+	if f.choices != "" {
+		args = append(args, "-choices", f.choices)
+	}
+	return args
 }

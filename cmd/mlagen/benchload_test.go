@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,17 +18,28 @@ import (
 	"github.com/mlagen/mlagen/runtime/cache"
 )
 
-// TestBenchLoad: every kernel of a model is compiled in the first two loads,
-// like texts once, and comes from the cache in the others.
-func TestBenchLoad(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "load.csv")
-	code, stdout, stderr := mlagen("bench", "-op", "load", "-device", "emu", "-heads", "8", "-replays", "1", "-csv", file)
-	if code != 0 || stderr != "" {
-		t.Fatalf("exit %d, %s", code, stderr)
+// TestMain: bench -op load starts this program anew, which is then the command.
+func TestMain(m *testing.M) {
+	if os.Getenv(loadPhaseVariable) != "" {
+		main()
 	}
-	for _, want := range []string{"emulator", "first, cache off", "later, median", "absorb-decode heads=8 s_q=1 bf16 block=32"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("the report lacks %q:\n%s", want, stdout)
+	os.Exit(m.Run())
+}
+
+// benchLoad runs the command, and returns its rows but those of kernels, how
+// many kernels were compiled at first, and what it printed.
+func benchLoad(t *testing.T, a *app, args ...string) (got []loadCells, compiled int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "load.csv")
+	var stdout, stderr bytes.Buffer
+	a.stdout, a.stderr = &stdout, &stderr
+	code := a.main(append([]string{"bench", "-op", "load", "-device", "emu", "-heads", "8", "-replays", "1", "-csv", file}, args...))
+	if code != 0 || stderr.Len() > 0 {
+		t.Fatalf("exit %d, %s", code, &stderr)
+	}
+	for _, want := range []string{"emulator", "caches off", "later, median", "absorb-decode heads=8 s_q=1 bf16 block=32"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &stdout)
 		}
 	}
 	data, err := os.ReadFile(file)
@@ -44,13 +56,6 @@ func TestBenchLoad(t *testing.T) {
 	for i, name := range rows[0] {
 		column[name] = i
 	}
-	type load struct {
-		Phase           string
-		Kernels, Cached string
-		Compiles, Timed bool
-	}
-	var got []load
-	compiled := 0
 	for _, row := range rows[1:] {
 		cell := func(name string) string { return row[column[name]] }
 		number := func(name string) float64 { v, _ := strconv.ParseFloat(cell(name), 64); return v }
@@ -58,11 +63,26 @@ func TestBenchLoad(t *testing.T) {
 			compiled++
 			continue
 		}
-		got = append(got, load{cell("load"), cell("kernels"), cell("cached"), number("compile_seconds") > 0, number("seconds") > 0})
+		got = append(got, loadCells{cell("load"), cell("kernels"), cell("cached"), number("compile_seconds") > 0, number("seconds") > 0, cell("open_seconds") != ""})
 	}
-	want := []load{
-		{"first, cache off", "12", "0", true, true}, {"first, cache empty", "12", "0", true, true},
-		{"second", "12", "12", false, true}, {"later, median", "12", "12", false, true},
+	return got, compiled
+}
+
+// loadCells is a row of the figures.
+type loadCells struct {
+	Phase                   string
+	Kernels, Cached         string
+	Compiled, Timed, Opened bool
+}
+
+// TestBenchLoad: every load has a process of its own and finds cached what its
+// name says. The emulator has no cache but for the one that it is given.
+func TestBenchLoad(t *testing.T) {
+	got, compiled := benchLoad(t, &app{again: again})
+	want := []loadCells{
+		{"caches off", "12", "0", true, true, true}, {"first, nothing cached", "12", "0", true, true, true},
+		{"second, default choices", "3", "0", true, true, true},
+		{"second", "12", "12", false, true, true}, {"later, median", "12", "12", false, true, false},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || compiled < 6 || compiled > 12 {
 		t.Errorf("%d kernels were compiled; loads (-want +got):\n%s", compiled, diff)
@@ -71,7 +91,8 @@ func TestBenchLoad(t *testing.T) {
 
 func TestBenchLoadRefuses(t *testing.T) {
 	for _, args := range [][]string{
-		{"-kv", "64"}, {"-anchors", "x"}, {"-block-h", "16"}, {"-parallel", "-1"}, {"-replays", "0"}, {"-device", "tpu"},
+		{"-kv", "64"}, {"-anchors", "x"}, {"-csv", ""}, // nothing starts it anew
+		{"-block-h", "16"}, {"-parallel", "-1"}, {"-replays", "0"}, {"-device", "tpu"},
 	} {
 		code, _, stderr := mlagen(append([]string{"bench", "-op", "load", "-device", "emu"}, args...)...)
 		if code != exitUsage {
@@ -80,20 +101,49 @@ func TestBenchLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestBenchLoadStartsAnew: the driver's own cache is turned off before the
-// driver is there.
-func TestBenchLoadStartsAnew(t *testing.T) {
-	t.Setenv("CUDA_CACHE_DISABLE", "")
-	var got []string
-	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, again: func(_ context.Context, settings ...string) error {
-		got = settings
-		return errQuiet
-	}}
-	if code := a.main([]string{"bench", "-op", "load", "-device", "cuda"}); code != exitFailure {
-		t.Errorf("exit %d", code)
+// TestBenchLoadCaches: a process gets the settings of its phase, and of a file of
+// choices the first load does not count.
+func TestBenchLoadCaches(t *testing.T) {
+	t.Setenv("CUDA_CACHE_DISABLE", "1")
+	file := filepath.Join(t.TempDir(), "h8.json")
+	if code, _, stderr := mlagen("tune", "-device", "emu", "-heads", "8", "-batch", "1", "-kv", "1024", "-budget", "0", "-o", file); code != 0 {
+		t.Fatal(stderr)
 	}
-	if diff := cmp.Diff([]string{"CUDA_CACHE_DISABLE=1"}, got); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
+	type start struct{ Phase, Disable, Driver, Ours string }
+	var got []start
+	dirs := map[string]bool{}
+	a := &app{again: func(ctx context.Context, stdout io.Writer, args []string, settings ...string) error {
+		s := map[string]string{}
+		for _, setting := range settings {
+			name, value, _ := strings.Cut(setting, "=")
+			if filepath.IsAbs(value) {
+				dirs[filepath.Dir(value)] = true
+				value = filepath.Base(value)
+			}
+			s[name] = value
+		}
+		got = append(got, start{s[loadPhaseVariable], s["CUDA_CACHE_DISABLE"], s["CUDA_CACHE_PATH"], s[cache.Variable]})
+		return again(ctx, stdout, args, settings...)
+	}}
+	rows, _ := benchLoad(t, a, "-choices", file)
+	full := func(phase string) start { return start{phase, "0", "driver", "ours"} }
+	want := []start{
+		{"caches off", "1", "", "off"}, full("first, nothing cached"),
+		full("second, tuned choices"), full("second, tuned choices"), full("second"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(rows) != 5 || rows[2].Phase != "second, tuned choices" || len(dirs) != 1 {
+		t.Errorf("rows %v, caches in %v; processes (-want +got):\n%s", rows, dirs, diff)
+	}
+	for dir := range dirs {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", dir, err)
+		}
+	}
+	// A file for another model is refused, and so is one for another operation.
+	for _, args := range [][]string{{"-op", "load", "-heads", "16"}, {"-op", "load", "-heads", "8", "-sq", "2"}, {"-op", "decode"}} {
+		if code, _, stderr := mlagen(append([]string{"bench", "-choices", file}, args...)...); code != exitUsage || !strings.Contains(stderr, "-choices") {
+			t.Errorf("%v: exit %d, %s", args, code, stderr)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/mlagen/mlagen/runtime"
+	"github.com/mlagen/mlagen/runtime/bench"
 )
 
 // compileReport is a table of the kernels that were loaded and below it what
@@ -16,10 +17,11 @@ func compileReport(kernels []*runtime.Kernel) string {
 	if len(kernels) == 0 {
 		return ""
 	}
-	return compileTable(kernels).Render() + "\n" + warningLines(kernels)
+	told := bench.Tell(kernels)
+	return compileTable(told).Render() + "\n" + warningLines(told)
 }
 
-func compileTable(kernels []*runtime.Kernel) table.Writer {
+func compileTable(kernels []bench.LoadedKernel) table.Writer {
 	t := newTable("kernel", "PTX KB", "compile s", "registers", "warnings")
 	total := 0.0
 	for _, k := range kernels {
@@ -27,7 +29,7 @@ func compileTable(kernels []*runtime.Kernel) table.Writer {
 		if k.Cached {
 			seconds = "cached"
 		}
-		t.AppendRow(table.Row{k.Name, fixed(float64(len(k.PTX))/1e3, 0), seconds, k.Attributes.Registers, len(k.Warnings)})
+		t.AppendRow(table.Row{k.Name, fixed(float64(k.PTXBytes)/1e3, 0), seconds, k.Registers, len(k.Warnings)})
 		total += k.CompileSeconds
 	}
 	t.AppendFooter(table.Row{"", "", fixed(total, 3)})
@@ -35,7 +37,7 @@ func compileTable(kernels []*runtime.Kernel) table.Writer {
 }
 
 // warningLines are the kernels' warnings, a line for each that differs.
-func warningLines(kernels []*runtime.Kernel) string {
+func warningLines(kernels []bench.LoadedKernel) string {
 	var out strings.Builder
 	told := map[runtime.Warning]bool{}
 	for _, k := range kernels {

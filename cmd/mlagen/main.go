@@ -30,15 +30,15 @@ func main() {
 	os.Exit(a.main(os.Args[1:]))
 }
 
-// again runs this command line anew with further settings in its environment,
-// for what is read when a process starts.
-func again(ctx context.Context, settings ...string) error {
+// again runs this program anew, with further settings in its environment, for
+// what is read when a process starts.
+func again(ctx context.Context, stdout io.Writer, args []string, settings ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, program, os.Args[1:]...)
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c := exec.CommandContext(ctx, program, args...)
+	c.Stdout, c.Stderr = stdout, os.Stderr
 	c.Env = append(os.Environ(), settings...)
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	err = c.Run()
@@ -52,9 +52,9 @@ func again(ctx context.Context, settings ...string) error {
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	// again runs the command line anew, with settings in its environment; nil
-	// where it is not a process's own.
-	again func(ctx context.Context, settings ...string) error
+	// again runs a command line in a process of its own, with settings in its
+	// environment; nil where that cannot be done.
+	again func(ctx context.Context, stdout io.Writer, args []string, settings ...string) error
 }
 
 // usageError is a command line that cannot be carried out as it is.

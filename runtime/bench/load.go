@@ -1,38 +1,57 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/cache"
 )
 
-// LoadPhase is a state of the cache before kernels are loaded.
+// LoadPhase is what is cached before kernels are loaded, by us and by the
+// device's driver.
 type LoadPhase string
 
-// Phases, in the order in which they are timed. Later loads find what a process
-// finds that is not the first.
+// Phases. All but later ones are a process's first load.
 const (
-	CacheOff   LoadPhase = "first, cache off"
-	CacheEmpty LoadPhase = "first, cache empty"
-	CacheFull  LoadPhase = "second"
-	CacheLater LoadPhase = "later, median"
+	LoadUncached LoadPhase = "caches off"
+	LoadFirst    LoadPhase = "first, nothing cached"
+	LoadDefaults LoadPhase = "second, default choices" // of the kernels that they name
+	LoadTuned    LoadPhase = "second, tuned choices"
+	LoadSecond   LoadPhase = "second"
+	LoadLater    LoadPhase = "later, median"
 )
 
 // LoadResult is how long loading a set of kernels took.
 type LoadResult struct {
 	Phase   LoadPhase
-	Seconds float64           // from the texts to kernels that can be launched, all of them
-	Kernels []*runtime.Kernel // unloaded; for their compile times and warnings
+	Seconds float64 // from the texts to kernels that can be launched, all of them
+	Kernels []LoadedKernel
 }
 
-// Compiled returns the kernels that came of a compile: of those with the same
-// text one.
-func (r *LoadResult) Compiled() (kernels []*runtime.Kernel) {
+// LoadedKernel is what there is to tell of a kernel that was loaded.
+type LoadedKernel struct {
+	Name           string
+	PTXBytes       int
+	Registers      int
+	CompileSeconds float64 // spent by the driver; for what it had in its own cache, to find it
+	Cached         bool    // the image is from our cache
+	Whole          bool    // only the driver's own cache may have had it
+	Warnings       []runtime.Warning
+}
+
+// Tell describes loaded kernels, for when they are unloaded.
+func Tell(kernels []*runtime.Kernel) (told []LoadedKernel) {
+	for _, k := range kernels {
+		told = append(told, LoadedKernel{k.Name, len(k.PTX), k.Attributes.Registers, k.CompileSeconds, k.Cached, k.Whole, k.Warnings})
+	}
+	return told
+}
+
+// Compiled returns the kernels that came of a compile, be it one that the driver
+// answered from its own cache: of those with the same text one, but for whole
+// programs.
+func (r *LoadResult) Compiled() (kernels []LoadedKernel) {
 	for _, k := range r.Kernels {
 		if k.CompileSeconds > 0 {
 			kernels = append(kernels, k)
@@ -49,80 +68,76 @@ func (r *LoadResult) CompileSeconds() (seconds float64) {
 	return seconds
 }
 
-// Hits returns how many kernels were in the cache.
-func (r *LoadResult) Hits() (n int) {
-	for _, k := range r.Kernels {
-		if k.Cached {
-			n++
-		}
-	}
-	return n
-}
+// Hits returns how many kernels were in our cache.
+func (r *LoadResult) Hits() int { return r.count(func(k *LoadedKernel) bool { return k.Cached }) }
 
 // Whole returns how many kernels only the driver's own cache may have had.
-func (r *LoadResult) Whole() (n int) {
-	for _, k := range r.Kernels {
-		if k.Whole {
+func (r *LoadResult) Whole() int { return r.count(func(k *LoadedKernel) bool { return k.Whole }) }
+
+func (r *LoadResult) count(is func(*LoadedKernel) bool) (n int) {
+	for i := range r.Kernels {
+		if is(&r.Kernels[i]) {
 			n++
 		}
 	}
 	return n
 }
 
-// Loads times loading variants with no cache, with an empty one and with a full
-// one, that again so many times, in a directory of its own that it removes. With
-// parallel above 0 so many texts are compiled at a time. It is an error if a
-// kernel is not in the cache that should be.
-func Loads(drv runtime.Driver, variants []runtime.Variant, parallel, repeats int) (results []LoadResult, err error) {
-	dir, err := os.MkdirTemp("", "mlagen-load-*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	load := func(phase LoadPhase) (LoadResult, error) {
-		var store *cache.Store
-		if phase != CacheOff {
-			store = cache.New(filepath.Join(dir, "cache"), 0)
+// Check is an error where our cache had a kernel that it could not have, or not
+// one that it should have.
+func (r *LoadResult) Check() error {
+	hits, whole, all := r.Hits(), r.Whole(), len(r.Kernels)
+	switch r.Phase {
+	case LoadUncached, LoadFirst:
+		if hits > 0 {
+			return fmt.Errorf("%s: %d of %d kernels were in the cache, must be none", r.Phase, hits, all)
 		}
-		begin := time.Now()
-		kernels, err := runtime.LoadAll(drv, variants, runtime.WithCache(store), runtime.WithParallel(parallel))
-		r := LoadResult{phase, time.Since(begin).Seconds(), kernels}
-		for _, k := range kernels {
-			err = errors.Join(err, k.Unload())
+	default:
+		if hits+whole < all {
+			return fmt.Errorf("%s: %d of %d kernels were in the cache and %d left to the driver's, must be all:%s", r.Phase, hits, all, whole, r.warnings())
 		}
-		if n := r.Hits() + r.Whole(); err == nil && (phase == CacheFull || phase == CacheLater) && n < len(kernels) {
-			err = fmt.Errorf("%d of %d kernels were in the cache or left to the driver's, must be all:%s", n, len(kernels), warnings(kernels))
-		}
-		return r, err
 	}
-	for _, phase := range []LoadPhase{CacheOff, CacheEmpty, CacheFull} {
-		r, err := load(phase)
-		if err != nil {
-			return results, err
-		}
-		results = append(results, r)
-	}
-	later := LoadResult{Phase: CacheLater}
-	var seconds []float64
-	for range repeats {
-		r, err := load(CacheLater)
-		if err != nil {
-			return results, err
-		}
-		seconds, later.Kernels = append(seconds, r.Seconds), r.Kernels
-	}
-	if len(seconds) > 0 {
-		later.Seconds = median(seconds)
-		results = append(results, later)
-	}
-	return results, nil
+	return nil
 }
 
-func warnings(kernels []*runtime.Kernel) (s string) {
-	for _, k := range kernels {
+func (r *LoadResult) warnings() (s string) {
+	for _, k := range r.Kernels {
 		for _, w := range k.Warnings {
 			s += "\n  " + w.String()
 		}
 	}
 	return s
+}
+
+// Load times loading variants once, with what is compiled kept in a store, or
+// nowhere if it is nil; they are unloaded again. With parallel above 0 so many
+// texts are compiled at a time. It is an error if the store does not have what
+// the phase says.
+func Load(drv runtime.Driver, variants []runtime.Variant, phase LoadPhase, store *cache.Store, parallel int) (LoadResult, error) {
+	begin := time.Now()
+	kernels, err := runtime.LoadAll(drv, variants, runtime.WithCache(store), runtime.WithParallel(parallel))
+	r := LoadResult{phase, time.Since(begin).Seconds(), Tell(kernels)}
+	for _, k := range kernels {
+		if e := k.Unload(); err == nil {
+			err = e
+		}
+	}
+	if err == nil {
+		err = r.Check()
+	}
+	return r, err
+}
+
+// LoadAgain is Load so many times in a process that has loaded the kernels
+// before; the seconds are the median's.
+func LoadAgain(drv runtime.Driver, variants []runtime.Variant, store *cache.Store, parallel, repeats int) (r LoadResult, err error) {
+	var seconds []float64
+	for range max(1, repeats) {
+		if r, err = Load(drv, variants, LoadLater, store, parallel); err != nil {
+			return r, err
+		}
+		seconds = append(seconds, r.Seconds)
+	}
+	r.Seconds = median(seconds)
+	return r, nil
 }
