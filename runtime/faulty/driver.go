@@ -224,7 +224,11 @@ func (c *compiling) Compile(text []byte) (runtime.Image, error) {
 	if err := c.call("compile"); err != nil {
 		return runtime.Image{}, err
 	}
-	return c.compiler.Compile(text)
+	m, err := c.compiler.Compile(text)
+	if m.Module != nil { // it was loaded to be compiled
+		m.Module, err = c.module(m.Module, err)
+	}
+	return m, err
 }
 
 func (c *compiling) LoadImage(code []byte) (runtime.Module, error) {
