@@ -29,7 +29,7 @@ type Decode struct {
 	model     DecodeModel
 	parts     int
 	rowBlocks int
-	combine   int // blocks of the combine kernel
+	sms       int
 
 	schedule, attend, merge boundKernel
 	values                  decodeValues
@@ -84,7 +84,7 @@ func loadDecode(l *loader, v DecodeVariants) (_ *Decode, err error) {
 	if d.parts, d.rowBlocks, err = planParts(sms, d.model.Rows(), d.model.BlockH, attend.Cluster); err != nil {
 		return nil, err
 	}
-	d.combine = 4 * sms
+	d.sms = sms
 	return d, nil
 }
 
@@ -214,9 +214,9 @@ func (d *Decode) Run(s Stream, a DecodeArgs) error {
 	if !needsMerge(a.Splits) {
 		return nil
 	}
-	blocks := d.combine
-	if a.Tuning.MergeBlocks > 0 {
-		blocks = a.Tuning.MergeBlocks
+	blocks := a.Tuning.MergeBlocks
+	if blocks == 0 {
+		blocks = d.mergeBlocks(a.Batch, a.Splits, a.BlockTable.Shape[1])
 	}
 	return d.merge.launch(s, blocks, &d.values)
 }

@@ -116,3 +116,37 @@ func gcd(a, b int) int {
 	}
 	return a
 }
+
+// Merging: a block's warps, each of which merges a unit alone where no request
+// has more pieces than that; the elements of a unit.
+const (
+	mergeWarps  = 8
+	unitLatents = 4 * 32
+)
+
+// mergeBlocks returns the grid of the kernel that merges a batch whose longest
+// request has so many pages, at most. Blocks without work cost too, the step
+// after this one in particular, which starts when all of them have: 16 heads, 1 ×
+// 1024 take 5.5 µs with four blocks per multiprocessor and 4.6 with those that
+// have work. Where several row blocks read the same pages for long it is worth
+// more that the next step's blocks, which are next to each other then, do start
+// late: 15.0 µs against 16.2 for 16 heads as two row blocks, 1 × 32768
+// (golden/perf/decode.md).
+func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
+	if d.rowBlocks > 1 && int64(batch)*pages > int64(d.parts) {
+		return 4 * d.sms
+	}
+	pieces, merged := d.parts/max(1, batch), min(batch, d.parts)
+	if splits > 0 {
+		pieces, merged = splits, batch
+	}
+	most := 4 * d.sms
+	if pieces <= pairPieces { // most are merged by decode
+		most = 2 * d.sms
+	}
+	work := merged * (d.rowBlocks * d.model.BlockH * d.model.Latent / unitLatents)
+	if pieces <= mergeWarps {
+		work = (work + mergeWarps - 1) / mergeWarps
+	}
+	return min(most, max(work, (d.sms+1)/2))
+}

@@ -217,3 +217,25 @@ func TestNoDriver(t *testing.T) {
 		t.Errorf("%v: want %s", err, want)
 	}
 }
+
+// TestMergeBlocks: blocks have work, where the next step does not gain from
+// waiting for more.
+func TestMergeBlocks(t *testing.T) {
+	for _, c := range []struct{ rows, blockH, batch, splits, pages, want int }{
+		{16, 16, 1, 0, 16, 66},     // 64 units
+		{16, 16, 4, 0, 16, 256},    // a block for a unit
+		{16, 16, 16, 0, 64, 128},   // a warp for a unit
+		{16, 16, 128, 0, 64, 264},  // hardly any request in three pieces
+		{16, 16, 128, 12, 64, 528}, // every one in twelve
+		{128, 64, 64, 0, 64, 528},  // row blocks that read the same pages
+		{16, 8, 1, 0, 512, 528},
+		{16, 8, 1, 0, 16, 66}, // and take one tile at most
+		{16, 16, 1 << 30, 1 << 10, 1 << 20, 528},
+	} {
+		d := Decode{sms: 132, model: DecodeModel{BlockH: c.blockH, Latent: 512}, rowBlocks: c.rows / c.blockH}
+		d.parts = d.sms / d.rowBlocks
+		if got := d.mergeBlocks(c.batch, c.splits, int64(c.pages)); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}

@@ -9,8 +9,8 @@ import (
 // result. Zero fields leave it to the runtime and to the kernels.
 type DecodeTuning struct {
 	// MergeBlocks is the grid of the kernel that merges requests cut into three
-	// pieces or more; 0 takes four blocks per multiprocessor. Fewer start sooner,
-	// more merge faster.
+	// pieces or more; 0 leaves it to the runtime, which takes up to four blocks per
+	// multiprocessor. Fewer start sooner, more merge faster.
 	MergeBlocks int
 	// Promotion is the bytes that the L2 fetches at a time for the cache: 64, 128
 	// or 256; 0 is what the kernel's manifest says.
@@ -23,7 +23,7 @@ var promotions = []int{0, 64, 128, 256}
 // check says what cannot be launched.
 func (t DecodeTuning) check() error {
 	if t.MergeBlocks < 0 || t.MergeBlocks > maxGridX {
-		return argumentError("merge blocks", fmt.Sprintf("0 for four per multiprocessor, or at most %d", maxGridX), "was %d", t.MergeBlocks)
+		return argumentError("merge blocks", fmt.Sprintf("0 for what the runtime takes, or at most %d", maxGridX), "was %d", t.MergeBlocks)
 	}
 	if !slices.Contains(promotions, t.Promotion) {
 		return argumentError("promotion", "0 for the kernel's, or 64, 128 or 256 bytes", "was %d", t.Promotion)

@@ -81,7 +81,10 @@ type unit struct {
 // vectors returns the vectors of a row block.
 func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / 4 }
 
-func (c combiner) unitsPerRequest() int { return c.s.RowBlocks() * c.vectors() / 32 }
+func (c combiner) unitsPerRequest() int { return c.s.mergeUnits() }
+
+// mergeUnits returns the units of work that merging a request takes.
+func (s Spec) mergeUnits() int { return s.RowBlocks() * s.BlockH * s.Latent / 4 / 32 }
 
 // rowStep returns the distance between a vector's two query rows.
 func (c combiner) rowStep() int {

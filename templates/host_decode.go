@@ -19,6 +19,7 @@ func decodeHost(s Spec) hostRules {
 		constants: constants(map[string]int{
 			"heads": s.Heads, "s_q": s.SQ, "latent": s.Latent, "rope": s.Rope, "width": s.Width(), "page": s.Page,
 			"rows": s.Rows(), "row_blocks": s.RowBlocks(), "padded_rows": s.PaddedRows(),
+			"units": s.mergeUnits(),
 		}),
 		arguments: []manifest.Argument{
 			integerArgument("batch", "0", "2147483647 / rows", "requests"),
@@ -44,6 +45,12 @@ func decodeHost(s Spec) hostRules {
 			// A balanced part has two pieces of requests that others share, at most.
 			{Name: "slots", Value: "if(splits, pieces, 2 * parts)"},
 			{Name: "merged", Value: "if(splits, batch, min(batch, parts))"},
+			// The merge's blocks: see runtime's Decode.
+			{Name: "pieces_each", Value: "if(splits, splits, parts / max(1, batch))"},
+			{Name: "merge_units", Value: "merged * units"},
+			{Name: "merge_work", Value: "if(max(pieces_each, 8) - 8, merge_units, ceildiv(merge_units, 8))"},
+			{Name: "merge_most", Value: "if(max(pieces_each, 2) - 2, 4 * sms, 2 * sms)"},
+			{Name: "merge_few", Value: "min(merge_most, max(merge_work, ceildiv(sms, 2)))"},
 		},
 		when: "batch",
 		// Requests of one or two forced pieces need no merge but decode's own.
@@ -51,7 +58,7 @@ func decodeHost(s Spec) hostRules {
 		grids: map[string][3]string{
 			"decode_schedule": {"1", "1", "1"},
 			"absorb_decode":   {"parts * row_blocks", "1", "1"},
-			"decode_combine":  {"4 * sms", "1", "1"},
+			"decode_combine":  {"if(row_blocks - 1, if(max(batch * block_table.size.page, parts) - parts, 4 * sms, merge_few), merge_few)", "1", "1"},
 		},
 		fills: map[string]manifest.Fill{
 			"block_table_stride": {Value: "block_table.stride.batch / 4"},
