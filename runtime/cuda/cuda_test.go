@@ -340,7 +340,7 @@ func TestLaunchErrors(t *testing.T) {
 	word := alloc(t, d, 4)
 	p := k.NewParams().Pointer("word", word)
 	wantError(t, k.Launch(s, runtime.Dim3{X: 1 << 40}, p, false), "must be at most")
-	wantError(t, s.Launch(runtime.Launch{Function: nil, Grid: runtime.Dim3{X: 1}}), "of another driver")
+	wantError(t, s.Launch(runtime.Launch{Function: nil, Grid: runtime.Dim3{X: 1}}), "another device's")
 	wantError(t, s.Record(nil), "of another driver")
 	wantError(t, s.Replay(nil), "of another driver")
 	wantError(t, k.Launch(s, runtime.Dim3{X: 1}, k.NewParams(), false), "parameters not set: word")
