@@ -11,7 +11,7 @@ import (
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/check"
 	"github.com/mlagen/mlagen/runtime/emu"
-	failing "github.com/mlagen/mlagen/runtime/faulty"
+	"github.com/mlagen/mlagen/runtime/faulty"
 )
 
 var faultStep = flag.Int("fault-step", 5, "of the faults of cases and programs every so many are tried; 1 = all")
@@ -23,7 +23,7 @@ func TestFaultsOfLoading(t *testing.T) {
 	total := 0
 	for _, sticky := range []bool{false, true} {
 		for name, l := range loads(k) {
-			d := failing.New(failing.NewHollow())
+			d := faulty.New(faulty.NewHollow())
 			use := func() error {
 				c, err := l.load(d.Device(), l.variants)
 				if err != nil {
@@ -31,7 +31,7 @@ func TestFaultsOfLoading(t *testing.T) {
 				}
 				return c.Close()
 			}
-			n, err := d.Faults(failing.Sweep{Sticky: sticky, Again: 1}, use, func(err error) error { return err })
+			n, err := d.Faults(faulty.Sweep{Sticky: sticky, Again: 1}, use, func(err error) error { return err })
 			if err != nil {
 				t.Errorf("%s, sticky %v: %v", name, sticky, err)
 			}
@@ -55,7 +55,7 @@ func TestFaultsOnEmulator(t *testing.T) {
 		}
 		device, err := emu.Open(emu.Options{})
 		must(t, err)
-		d := failing.New(device)
+		d := faulty.New(device)
 		use := func() error {
 			r := check.New(check.Options{Driver: d.Device(), Source: from, Hazards: true})
 			if outcome := r.Case(c); outcome.Status != check.OK {
@@ -63,7 +63,7 @@ func TestFaultsOnEmulator(t *testing.T) {
 			}
 			return r.Close()
 		}
-		n, err := d.Faults(failing.Sweep{Step: min(step, step**faultStep/5), Again: 1}, use, func(err error) error { return err })
+		n, err := d.Faults(faulty.Sweep{Step: min(step, step**faultStep/5), Again: 1}, use, func(err error) error { return err })
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -85,7 +85,7 @@ func TestFaultsOfCases(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Model.Heads = min(c.Model.Heads, 2) // calls are the same with less work
-		d := failing.New(failing.NewHollow())
+		d := faulty.New(faulty.NewHollow())
 		use := func() error {
 			r := check.New(check.Options{Driver: d.Device(), Source: from})
 			outcome := r.Case(c)
@@ -100,12 +100,12 @@ func TestFaultsOfCases(t *testing.T) {
 			if first == "" {
 				first = err.Error()
 			}
-			if strings.Contains(err.Error(), failing.Err.Error()) || err.Error() != first {
+			if strings.Contains(err.Error(), faulty.Err.Error()) || err.Error() != first {
 				return err
 			}
 			return nil
 		}
-		n, err := d.Faults(failing.Sweep{Step: *faultStep, Sticky: total%2 == 1}, use, right)
+		n, err := d.Faults(faulty.Sweep{Step: *faultStep, Sticky: total%2 == 1}, use, right)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

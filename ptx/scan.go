@@ -102,6 +102,10 @@ func (s *scanner) found() string {
 	if end == s.pos {
 		end++
 	}
+	const shown = 60 // a number may have a million digits
+	if end-s.pos > shown {
+		return strconv.Quote(s.text[s.pos:s.pos+shown]) + "…"
+	}
 	return strconv.Quote(s.text[s.pos:end])
 }
 

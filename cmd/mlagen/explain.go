@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -80,7 +79,7 @@ func cardOfKernel(name string, s templates.Spec) (*card, error) {
 
 // cardOfFile reads PTX and the manifest beside it.
 func cardOfFile(file string) (*card, error) {
-	text, err := os.ReadFile(file)
+	text, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}

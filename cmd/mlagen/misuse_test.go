@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,6 +103,46 @@ func TestNumbersBeyondReason(t *testing.T) {
 		code, stdout, stderr := mlagen(args...)
 		if code != 2 || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestInputsWithoutEnd: a file that never ends is refused, and not read for ever.
+func TestInputsWithoutEnd(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip(err)
+	}
+	for _, args := range [][]string{{"verify", "/dev/zero"}, {"check", "/dev/zero"}} {
+		code, stdout, stderr := mlagen(args...)
+		if code != 1 || !strings.Contains(stdout+stderr, "it is larger than") {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestCasesStayInTheirFolder: a case whose name leads elsewhere is refused, and
+// nothing is written anywhere.
+func TestCasesStayInTheirFolder(t *testing.T) {
+	dir := t.TempDir()
+	inside := filepath.Join(dir, "dump")
+	if err := os.Mkdir(inside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"../out", "..", ".", "/" + dir + "/out", "a/../../out", "", ".hidden"} {
+		file := filepath.Join(dir, "case.json")
+		text := `{"name":` + strconv.Quote(name) + `,"op":"merge","kv_len":[1]}`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := mlagen("check", "-dump", inside, file)
+		if code != 1 || !strings.Contains(stdout, "must be a plain file name") {
+			t.Errorf("%q: exit %d, %s%s", name, code, stdout, stderr)
+		}
+		for _, place := range []string{dir, inside} {
+			left, err := os.ReadDir(place)
+			if want := map[string]int{dir: 2, inside: 0}[place]; err != nil || len(left) != want {
+				t.Errorf("%q: %s holds %v %v", name, place, left, err)
+			}
 		}
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -61,8 +59,8 @@ func (a *app) verifyFile(file string) ([]verify.Diagnostic, error) {
 	name := file
 	if file == "-" {
 		name = "<standard input>"
-		text, err = io.ReadAll(a.stdin)
-	} else if text, err = os.ReadFile(file); err == nil {
+		text, err = readBounded(a.stdin, name)
+	} else if text, err = readFile(file); err == nil {
 		man, err = readManifest(strings.TrimSuffix(file, filepath.Ext(file)) + ".json")
 	}
 	if err != nil {
@@ -81,7 +79,7 @@ func (a *app) verifyFile(file string) ([]verify.Diagnostic, error) {
 
 // readManifest reads a manifest that may be absent.
 func readManifest(file string) (*manifest.Manifest, error) {
-	text, err := os.ReadFile(file)
+	text, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

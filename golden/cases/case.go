@@ -188,9 +188,17 @@ func Parse(text []byte) (*Case, error) {
 
 // Read parses the case in a file.
 func Read(file string) (*Case, error) {
-	text, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s: it is larger than %d bytes, which no case is", file, maxFile)
 	}
 	c, err := Parse(text)
 	if err != nil {

@@ -3,7 +3,6 @@ package cases
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +21,10 @@ func (c *Case) Validate() error {
 		need(slices.Contains(choices, value), "%s is %q and must be one of %s", field, value, strings.Join(choices, ", "))
 	}
 
-	need(c.Name != "" && filepath.Base(c.Name) == c.Name && c.Name != "." && c.Name != "..", "name is %q and must be a plain file name", c.Name)
+	if err := c.limits(); err != nil { // what follows reckons with them
+		return err
+	}
+	need(plain.MatchString(c.Name), "name is %.200q and must be a plain file name: letters, digits, '.', '_' and '-'", c.Name)
 	oneOf("op", c.Op, Ops...)
 	oneOf("dtype", string(c.DType), string(dtype.BF16), string(dtype.FP16))
 	oneOf("lse_base", c.LSEBase, "e", "2")
@@ -56,8 +58,9 @@ func (c *Case) Validate() error {
 	for i, n := range c.KVLen {
 		need(n >= 0, "kv_len[%d] is %d and must not be negative", i, n)
 	}
-	if c.QLen.Each != nil {
-		need(len(c.QLen.Each) == len(c.KVLen), "q_len has %d entries and kv_len %d", len(c.QLen.Each), len(c.KVLen))
+	if c.QLen.Each != nil && len(c.QLen.Each) != len(c.KVLen) {
+		need(false, "q_len has %d entries and kv_len %d", len(c.QLen.Each), len(c.KVLen))
+		return errors.Join(errs...)
 	}
 	if c.Op == "decode" {
 		n, uniform := c.QLen.Uniform()
@@ -75,10 +78,9 @@ func (c *Case) Validate() error {
 		oneOf(fmt.Sprintf("paths[%d]", i), path, "absorb", "expand")
 	}
 	need(c.Op != "layer" || c.Causal, "causal must be true for a layer")
-	if c.Op == "merge" || c.Op == "layer" {
-		for i := range c.KVLen {
-			need(c.Queries(i) >= 0, "q_len of sequence %d is %d and must not be negative", i, c.Queries(i))
-		}
+	need(c.QLen.All >= 0, "q_len is %d and must not be negative", c.QLen.All)
+	for i, n := range c.QLen.Each {
+		need(n >= 0, "q_len of sequence %d is %d and must not be negative", i, n)
 	}
 	if c.Graph != nil {
 		need(len(c.Graph.CaptureKVLen) == len(c.KVLen), "graph.capture_kv_len has %d entries and kv_len %d", len(c.Graph.CaptureKVLen), len(c.KVLen))
@@ -103,6 +105,9 @@ func (c *Case) Validate() error {
 		if _, err := ParseFill(f.text); err != nil {
 			errs = append(errs, fmt.Errorf("fill.%s: %w", f.field, err))
 		}
+	}
+	if len(errs) == 0 {
+		return c.made()
 	}
 	return errors.Join(errs...)
 }

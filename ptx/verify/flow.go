@@ -7,11 +7,11 @@ const maxRounds = 100
 // changes, and then once more to report. out holds the state at each block's
 // end, nil as long as none is known; in joins what comes into a block, nil for
 // nothing; walk carries a state through a block. Without a fixed point nothing
-// is reported.
-func fixedPoint[S any](g *graph, out []*S, in func(b int) *S, walk func(b int, s *S, report bool), equal func(x, y *S) bool) {
+// is reported, and fixedPoint returns false.
+func fixedPoint[S any](g *graph, out []*S, in func(b int) *S, walk func(b int, s *S, report bool), equal func(x, y *S) bool) bool {
 	for round, changed := 0, true; changed; round++ {
 		if round == maxRounds {
-			return
+			return false
 		}
 		changed = false
 		for _, b := range g.order {
@@ -30,4 +30,10 @@ func fixedPoint[S any](g *graph, out []*S, in func(b int) *S, walk func(b int, s
 			walk(b, s, true)
 		}
 	}
+	return true
+}
+
+// unfollowed reports that nothing is known about a kernel: that is no pass.
+func (c *kernelChecker) unfollowed(rule string) {
+	c.report(nil, rule, "the kernel's control flow could not be followed in %d rounds", maxRounds)
 }

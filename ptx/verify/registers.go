@@ -66,8 +66,15 @@ func (c *kernelChecker) registers() {
 			}
 		})
 	}
+	if n, m := len(c.g.blocks), len(a.regs); n > maxFlows/max(1, m) {
+		c.report(nil, "registers", "%d blocks with %d registers are too many to be followed: at most %d for each", n, m, maxFlows/m)
+		return
+	}
 	a.solve()
 }
+
+// maxFlows bounds registers × blocks, some ten times those of the largest kernels.
+const maxFlows = 1 << 26
 
 type assignment struct {
 	c        *kernelChecker
@@ -80,9 +87,12 @@ type assignment struct {
 func (a *assignment) solve() {
 	g := a.c.g
 	a.out = make([]*flow, len(g.blocks))
-	fixedPoint(g, a.out, a.in, a.walk, func(x, y *flow) bool {
+	found := fixedPoint(g, a.out, a.in, a.walk, func(x, y *flow) bool {
 		return slices.Equal(x.unset, y.unset) && slices.Equal(x.fact, y.fact)
 	})
+	if !found {
+		a.c.unfollowed("registers")
+	}
 }
 
 // in joins what comes over the edges into block b; nil when none is feasible

@@ -77,8 +77,14 @@ type products struct {
 
 func (w *products) solve() {
 	g := w.c.g
+	if n, m := len(g.blocks), len(w.number); n > maxFlows/m {
+		w.c.report(nil, "wgmma", "%d blocks with %d registers of wgmma are too many to be followed: at most %d for each", n, m, maxFlows/m)
+		return
+	}
 	w.out = make([]*multiplies, len(g.blocks))
-	fixedPoint(g, w.out, w.in, w.walk, (*multiplies).equal)
+	if !fixedPoint(g, w.out, w.in, w.walk, (*multiplies).equal) {
+		w.c.unfollowed("wgmma")
+	}
 }
 
 func (w *products) in(b int) *multiplies {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Anchor is a shape that other implementations were timed on.
@@ -57,14 +59,9 @@ var decodePeers = []string{"flashmla", "fa3mla"}
 // what,heads,s_q,batch,kv_len,burst_us,burst_tflops,sustained_us, for times
 // without pause, of which the lines of decode kernels count.
 func ReadAnchors(r io.Reader) ([]Anchor, error) {
-	c := csv.NewReader(r)
-	c.Comment = '#'
-	rows, err := c.ReadAll()
+	rows, err := readTable(r)
 	if err != nil {
 		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, errors.New("no header")
 	}
 	begins := func(with []string) bool { return len(rows[0]) >= len(with) && slices.Equal(rows[0][:len(with)], with) }
 	read := readAnchor
@@ -89,6 +86,37 @@ func ReadAnchors(r io.Reader) ([]Anchor, error) {
 	return MergeAnchors(anchors), nil
 }
 
+// maxTable bounds a table of anchors in bytes: it may be anybody's.
+const maxTable = 1 << 20
+
+// readTable reads a header and rows, all of which have as many columns.
+func readTable(r io.Reader) ([][]string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxTable+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxTable {
+		return nil, fmt.Errorf("it is larger than %d bytes, which no table of anchors is", maxTable)
+	}
+	c := csv.NewReader(bytes.NewReader(text))
+	c.Comment = '#'
+	rows, err := c.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("no header")
+	}
+	for _, row := range rows {
+		for _, cell := range row { // some are printed
+			if strings.ContainsFunc(cell, func(c rune) bool { return !unicode.IsPrint(c) }) {
+				return nil, fmt.Errorf("%.200q has a character that cannot be printed", cell)
+			}
+		}
+	}
+	return rows, nil
+}
+
 // MergeAnchors puts the peers of equal shapes together, in the order in which
 // the shapes first appear.
 func MergeAnchors(anchors []Anchor) []Anchor {
@@ -98,12 +126,13 @@ func MergeAnchors(anchors []Anchor) []Anchor {
 		i, ok := at[a.Shape]
 		if !ok {
 			at[a.Shape] = len(merged)
+			a.Peers, a.Sustained = slices.Clip(a.Peers), slices.Clip(a.Sustained) // the caller's are left alone
 			merged = append(merged, a)
 			continue
 		}
 		m := &merged[i]
-		m.Peers = slices.Concat(m.Peers, a.Peers)
-		m.Sustained = slices.Concat(m.Sustained, a.Sustained)
+		m.Peers = append(m.Peers, a.Peers...)
+		m.Sustained = append(m.Sustained, a.Sustained...)
 	}
 	return merged
 }
@@ -123,7 +152,7 @@ func readNumbers(header, row []string) ([]int, error) {
 
 func readTime(header, text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || v <= 0 {
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%s is %q and must be a time", header, text)
 	}
 	return v, nil
@@ -133,8 +162,18 @@ func (s Shape) check() error {
 	if s.Heads < 1 || s.SQ < 1 || s.Batch < 1 || s.KV < 1 {
 		return errors.New("heads, s_q, batch and kv_len must be at least 1")
 	}
+	if s.Heads > maxHeads || s.SQ > maxTokens || s.Batch > maxBatch || s.KV > maxTokens {
+		return fmt.Errorf("heads must be at most %d, batch %d, s_q and kv_len %d", maxHeads, maxBatch, maxTokens)
+	}
 	return nil
 }
+
+// Bounds on shapes, within which no product overflows.
+const (
+	maxHeads  = 1 << 14
+	maxBatch  = 1 << 20
+	maxTokens = 1 << 28
+)
 
 func readAnchor(header, row []string) (Anchor, error) {
 	fixed := len(burstHeader)

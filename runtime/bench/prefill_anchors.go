@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -32,14 +31,9 @@ const (
 // with a column NAME_us per peer, or is that of a table of sustained times (see
 // ReadAnchors), of which the lines of prefill count.
 func ReadPrefillAnchors(r io.Reader) ([]PrefillAnchor, error) {
-	c := csv.NewReader(r)
-	c.Comment = '#'
-	rows, err := c.ReadAll()
+	rows, err := readTable(r)
 	if err != nil {
 		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, errors.New("no header")
 	}
 	begins := func(with []string) bool { return len(rows[0]) >= len(with) && slices.Equal(rows[0][:len(with)], with) }
 	read := readPrefillAnchor
@@ -82,6 +76,9 @@ func MergePrefillAnchors(anchors []PrefillAnchor) []PrefillAnchor {
 func (s PrefillShape) check() error {
 	if s.Heads < 1 || s.Batch < 1 || s.Q < 1 || s.KV < 1 {
 		return errors.New("heads, batch, q_len and kv_len must be at least 1")
+	}
+	if s.Heads > maxHeads || s.Batch > maxBatch || s.Q > maxTokens || s.KV > maxTokens {
+		return fmt.Errorf("heads must be at most %d, batch %d, q_len and kv_len %d", maxHeads, maxBatch, maxTokens)
 	}
 	return nil
 }

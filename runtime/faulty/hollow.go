@@ -14,13 +14,14 @@ type Hollow struct {
 	Sizes  runtime.Attributes
 	blocks map[runtime.Ptr][]byte
 	next   runtime.Ptr
+	used   int64
 }
 
-// NewHollow returns a device with empty memory, otherwise like an H200.
+// NewHollow returns a device with empty memory, 2 GiB of it, otherwise like an H200.
 func NewHollow() *Hollow {
 	return &Hollow{
 		Sizes: runtime.Attributes{
-			SMs: 8, SharedPerBlock: 232448, ComputeMajor: 9, L2Bytes: 1 << 20, MemoryBytes: 141 << 30, ClockKHz: 1980000,
+			SMs: 8, SharedPerBlock: 232448, ComputeMajor: 9, L2Bytes: 1 << 20, MemoryBytes: 2 << 30, ClockKHz: 1980000,
 			DriverVersion: 13000, UUID: "hollow", GraphCapture: true, Clusters: true, ProgrammaticLaunch: true,
 		},
 		blocks: map[runtime.Ptr][]byte{}, next: 1 << 32,
@@ -35,17 +36,23 @@ func (h *Hollow) Attributes() runtime.Attributes { return h.Sizes }
 
 // Alloc allocates host memory.
 func (h *Hollow) Alloc(name string, size int64) (runtime.Ptr, error) {
+	if size < 0 || size > h.Sizes.MemoryBytes-h.used {
+		return 0, fmt.Errorf("allocate %q, %d bytes: %d of %d are free", name, size, h.Sizes.MemoryBytes-h.used, h.Sizes.MemoryBytes)
+	}
 	p := h.next
 	h.blocks[p] = make([]byte, size)
+	h.used += size
 	h.next += runtime.Ptr(size+512) &^ 255
 	return p, nil
 }
 
 // Free frees.
 func (h *Hollow) Free(p runtime.Ptr) error {
-	if _, ok := h.blocks[p]; !ok {
+	b, ok := h.blocks[p]
+	if !ok {
 		return fmt.Errorf("free %#x: not an address that Alloc returned", p)
 	}
+	h.used -= int64(len(b))
 	delete(h.blocks, p)
 	return nil
 }
