@@ -141,13 +141,13 @@ func mutateIn(r *rand.Rand, c map[string]any, path string) string {
 	path += "." + name
 	numbers := []any{0, -1, 1, 2, 63, 64, 65, 127, 512, 1000, 1 << 16, 1 << 31, -1 << 31, 1 << 32, math.MaxInt64, math.MinInt64, 1e300, -0.5}
 	change := func(v any) any {
-		switch v.(type) {
+		switch v := v.(type) {
 		case float64:
 			return pick(r, numbers...)
 		case string:
 			return pick[any](r, "", "nan", "inf", "zero", "const:1e300", "normal*-1", "e", "2", "split", "padded", "heads", "reversed", "identity", "absorb", "f32", "fp16", "half", "../x", "extend", "layer", "merge", "append", "absorb", "upproject", "prefill", "decode")
 		case bool:
-			return !v.(bool)
+			return !v
 		}
 		return pick[any](r, nil, 5, []any{}, []any{3}, []any{1, 2}, map[string]any{}, "x")
 	}

@@ -46,62 +46,6 @@ var (
 	somePaths    = []plan.Path{plan.Absorb, plan.Expand, plan.Absorb}
 )
 
-func TestLayerMisuse(t *testing.T) {
-	dev, l := paperLayer(t)
-	p, err := l.Plan(someRequests, runtime.LayerOptions{Paths: somePaths})
-	must(t, err)
-	_, other := paperLayer(t)
-	foreign, err := other.Plan(someRequests, runtime.LayerOptions{Paths: somePaths})
-	must(t, err)
-	for name, c := range map[string]struct {
-		change func(*runtime.LayerArgs)
-		want   string
-	}{
-		"plan":          {func(a *runtime.LayerArgs) { a.Plan = nil }, "plan: was nil, must be what Plan returned"},
-		"other's plan":  {func(a *runtime.LayerArgs) { a.Plan = foreign }, "plan: was made by another, must be one that this layer made"},
-		"lengths":       {func(a *runtime.LayerArgs) { a.KVLen.Shape = []int64{2} }, "kv_len: shape was [2], must be [requests 3]"},
-		"lengths dtype": {func(a *runtime.LayerArgs) { a.KVLen.DType = runtime.S64 }, `kv_len: dtype was "s64", must be s32`},
-		"table":         {func(a *runtime.LayerArgs) { a.BlockTable.Shape = []int64{4, 40} }, "block_table: shape was [4 40], must be [requests 3, width]"},
-		"schedule":      {func(a *runtime.LayerArgs) { a.Schedule.Bytes-- }, "schedule: size was "},
-		"schedule null": {func(a *runtime.LayerArgs) { a.Schedule.Ptr = 0 }, "schedule: address was null"},
-		"q tokens":      {func(a *runtime.LayerArgs) { a.Q.Shape = []int64{205, 16, 192} }, "q: shape was [205 16 192], must be [query tokens 206, heads 16, nope+rope 192]"},
-		"q missing":     {func(a *runtime.LayerArgs) { a.Q = runtime.Tensor{} }, "q: was not given, must be either one tensor, or two"},
-		"q twice":       {func(a *runtime.LayerArgs) { a.QNope = a.Q }, "q: was given beside q_nope and q_rope"},
-		"q rope missing": {func(a *runtime.LayerArgs) {
-			a.QNope = runtime.Dense(0x100000, runtime.BF16, 206, 16, 128)
-			a.Q = runtime.Tensor{}
-		}, "q_rope: was not given"},
-		"q alignment":       {func(a *runtime.LayerArgs) { a.Q.Ptr += 8 }, "q: address was 0x100008, must be aligned to 16 bytes"},
-		"q stride":          {func(a *runtime.LayerArgs) { a.Q.Strides = []int64{16 * 196, 196, 1} }, "q: heads stride was 196 elements (392 bytes), must be a multiple of 16 bytes"},
-		"q stride zero":     {func(a *runtime.LayerArgs) { a.Q.Strides = []int64{0, 192, 1} }, "q: query tokens stride was 0 elements (0 bytes), must be more than 0"},
-		"kv":                {func(a *runtime.LayerArgs) { a.KV.Shape = []int64{500, 32, 576} }, "kv: shape was [500 32 576], must be [pages, page 64, latent+rope 576]"},
-		"weights":           {func(a *runtime.LayerArgs) { a.Weights.Shape = []int64{16, 128, 512} }, "weights: shape was [16 128 512], must be [heads 16, nope+value 256, latent 512]"},
-		"workspace":         {func(a *runtime.LayerArgs) { a.Workspace.Bytes-- }, "workspace: size was "},
-		"workspace aligned": {func(a *runtime.LayerArgs) { a.Workspace.Ptr += 64 }, "workspace: address was 0x40000040, must be aligned to 128 bytes"},
-		"out":               {func(a *runtime.LayerArgs) { a.Out.Shape = []int64{206, 16, 512} }, "out: shape was [206 16 512], must be [query tokens 206, heads 16, value 128]"},
-		"out dtype":         {func(a *runtime.LayerArgs) { a.Out.DType = runtime.FP16 }, `out: dtype was "fp16", must be bf16`},
-		"out overlap":       {func(a *runtime.LayerArgs) { a.Out.Strides = []int64{64, 128, 1} }, "out: shape was [206 16 128] with strides [64 128 1]"},
-		"scale":             {func(a *runtime.LayerArgs) { a.Scale = float32(math.Inf(1)) }, "scale: was +Inf, must be finite and greater than 0"},
-	} {
-		a := paperArgs(p)
-		c.change(&a)
-		err := l.Run(dev, a)
-		var argument *runtime.ArgumentError
-		if !errors.As(err, &argument) || !strings.HasPrefix(err.Error(), "layer: "+c.want) {
-			t.Errorf("%s: %v, want layer: %s", name, err, c.want)
-		}
-	}
-	if err := l.Run(nil, paperArgs(p)); err == nil || !strings.HasPrefix(err.Error(), "layer: stream: was nil") {
-		t.Error(err)
-	}
-	if err := l.Schedule(dev, runtime.LayerStep{Plan: p}); err == nil || !strings.HasPrefix(err.Error(), "layer schedule: kv_len: was not given") {
-		t.Error(err)
-	}
-	if len(dev.launches) > 0 {
-		t.Errorf("launched all the same: %v", dev.launches)
-	}
-}
-
 func TestLayerPlanMisuse(t *testing.T) {
 	_, l := paperLayer(t)
 	for want, c := range map[string]struct {

@@ -90,6 +90,8 @@ func TestRefused(t *testing.T) {
 		{`{"op":"decode"}`, "name"},
 		{`{"name":"../x","op":"decode"}`, "name"},
 		{`{"name":"..","op":"decode"}`, "name"},
+		{`{"name":"x","op":"decode","kv_len":[1],"page_size":0,"pages":{"pool":5}}`, "page_size is 0"},
+		{`{"name":"x","op":"append","kv_len":[1,2],"q_len":[1]}`, "q_len has 1 entries and kv_len 2"},
 		{`{"name":"/x","op":"decode"}`, "name"},
 		{`{"name":"x/y","op":"decode"}`, "name"},
 		{`{"name":"x\\y","op":"decode"}`, "name"},

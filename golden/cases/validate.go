@@ -93,7 +93,7 @@ func (c *Case) Validate() error {
 	least := int64(c.PageSize) * int64(c.RowStride())
 	need(c.Layout.KVPage == 0 || c.Layout.KVPage >= least, "layout.kv_page is %d and must be 0 or at least %d", c.Layout.KVPage, least)
 	need(c.Pages.Pool >= 0 && c.Pages.Base >= 0, "pages.pool and pages.base must not be negative")
-	if c.Pages.Pool > 0 {
+	if c.Pages.Pool > 0 && c.PageSize > 0 {
 		room, used := c.Pages.Pool-c.Pages.Base, int64(c.usedPages())
 		need(room >= used, "pages.pool %d from base %d leaves %d pages and the sequences need %d", c.Pages.Pool, c.Pages.Base, room, used)
 	}
