@@ -88,6 +88,7 @@ func (c *prefillCTA) mailWords() int {
 
 // start begins an item's rows.
 func (a *prefillAttention) start(it prefillItem) {
+	a.softmax.bound(it.rows.Sub(a.firstRow()))
 	fresh := func() {
 		a.softmax.reset()
 		a.out.Zero()

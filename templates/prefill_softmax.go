@@ -1,6 +1,8 @@
 package templates
 
 import (
+	"math"
+
 	"github.com/mlagen/mlagen/gen"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
@@ -26,6 +28,10 @@ type prefillSoftmax struct {
 	sum [2]*gen.Var // the thread's own share of the sum
 	// careful is not 0 where a row of the warp must be weighted carefully.
 	careful *gen.Var
+	// limit is what shows that a row has outgrown its reference when it is
+	// exceeded; +∞ for rows past the item's last. What lies there belongs to other
+	// sequences, and must not decide how the warp's rows are weighted.
+	limit [2]*gen.Var
 }
 
 const (
@@ -45,9 +51,25 @@ func newPrefillSoftmax(k *gen.Kernel, s Spec, scale gen.Scalar) *prefillSoftmax 
 	c := &prefillSoftmax{k: k, s: s, scale: scale.Read(), careful: k.Var(k.Int(1))}
 	for h := range c.top {
 		c.top[h], c.sum[h] = k.Var(k.NegInf()), k.Var(k.Float(0))
+		c.limit[h] = k.Var(k.Float(0))
 	}
 	return c
 }
+
+// bound says how many of the warpgroup's rows exist.
+func (c *prefillSoftmax) bound(rows gen.Value) {
+	limit := mostSum
+	if !c.s.roomForScores() {
+		limit = mostLag
+	}
+	for h := range c.limit {
+		exists := c.k.FragmentRow().Add(8 * h).Lt(rows)
+		c.limit[h].Set(c.k.Select(exists, c.k.Float(float64(limit)), c.k.Float(math.Inf(1))))
+	}
+}
+
+// exists reports whether the thread's row h does.
+func (c *prefillSoftmax) exists(h int) gen.Value { return c.limit[h].Value.Lt(c.k.Float(math.Inf(1))) }
 
 // reset begins new rows.
 func (c *prefillSoftmax) reset() {
@@ -77,7 +99,7 @@ func (c *prefillSoftmax) weigh(scores gen.Accumulator, packed []*gen.Var) (holds
 			sum[h].Increase(p.Add(q))
 			packed[i/2].Set(k.Pack(c.s.dtype(), p, q))
 		}
-		over := k.AnyInWarp(sum[0].Gt(float64(mostSum)).Or(sum[1].Gt(float64(mostSum))))
+		over := k.AnyInWarp(sum[0].Gt(c.limit[0].Value).Or(sum[1].Gt(c.limit[1].Value)))
 		k.If(over.Not(), func() {
 			for h := range sum {
 				c.sum[h].Increase(sum[h].Value)
@@ -98,7 +120,7 @@ func (c *prefillSoftmax) check(scores gen.Accumulator) (holds gen.Value) {
 		top := c.largest(scores)
 		var over [2]gen.Value
 		for h := range over {
-			over[h] = top[h].Sub(c.top[h].Value).Mul(c.scale).Gt(float64(mostLag))
+			over[h] = top[h].Sub(c.top[h].Value).Mul(c.scale).Gt(c.limit[h].Value)
 		}
 		held.Set(k.Select(k.AnyInWarp(over[0].Or(over[1])), k.Int(0), k.Int(1)))
 	})
@@ -189,7 +211,7 @@ func (c *prefillSoftmax) reference(top gen.Value) (power, careful gen.Value) {
 // beCareful notes whether a row of the warp must be weighted carefully.
 func (c *prefillSoftmax) beCareful(rows [2]gen.Value) {
 	k := c.k
-	c.careful.Set(k.Select(k.AnyInWarp(rows[0].Or(rows[1])), k.Int(1), k.Int(0)))
+	c.careful.Set(k.Select(k.AnyInWarp(rows[0].And(c.exists(0)).Or(rows[1].And(c.exists(1)))), k.Int(1), k.Int(0)))
 }
 
 // resume goes on with rows whose references and sums were set.
