@@ -79,7 +79,7 @@ var Prefill = []Fault{
 	{"unused values not cleared", prefill, few, `^\tst\.shared\.v4\.b32 <v>, .*\n`, 0, ""},
 	{"cleared values not fenced for wgmma", prefill, few, `^\tfence\.proxy\.async\.shared::cta;\n`, 0, ""},
 	{"cleared values multiplied before all are cleared", prefill, few, `^\tbar\.sync 1, 256;\n`, 0, ""},
-	{"output not scaled to the new reference", prefill, few, `mul\.rn\.f32 %f\d+, %f\d+, %f\d+;\n(\tor\.pred)`, -1, "$1"},
+	{"output not scaled to the new reference", prefill, few, `mul\.rn\.f32 %f\d+, %f\d+, %f\d+;\n(\tsetp\.lt\.f32 %p\d+, %f\d+, 0f7F800000)`, -1, "$1"},
 	{"sum not scaled to the new reference", prefill, few, `mul\.rn\.f32 %f\d+, %f\d+, %f\d+;\n(\tmul\.rn\.f32 %f\d+, %f\d+, %f\d+;\n\tsub\.rn\.f32 %f\d+, 0f00000000)`, -1, "$1"},
 	{"a reference is never outgrown", prefill, few, `0f46800000`, 0, "0f7F800000"},
 	{"large scores are scaled before they are subtracted", prefill, few, `0f45800000`, 0, "0f7F800000"},
