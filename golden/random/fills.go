@@ -83,6 +83,6 @@ func setTolerance(c *cases.Case, q, kv, rope, weights float64) {
 		rounding := scale * q * math.Hypot(math.Sqrt(columns)*nope, math.Sqrt(float64(m.Rope))*rope) / 256
 		c.Tolerance.Out, c.Tolerance.LSE = 1e-2+3*rounding, 4e-3+8*rounding
 	case sum < 1e9: // beyond, one key takes all
-		c.Tolerance.Out += 3.5e-7 * sum
+		c.Tolerance.Out += 7e-7 * sum
 	}
 }
