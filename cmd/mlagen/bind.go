@@ -17,6 +17,7 @@ import (
 // bindFlags are the flags of bind beside those of a spec.
 type bindFlags struct {
 	op, pkg, dir, stem string
+	check              bool
 }
 
 func (a *app) bind() *ffcli.Command {
@@ -27,9 +28,10 @@ func (a *app) bind() *ffcli.Command {
 	fs.StringVar(&f.pkg, "pkg", "", "`name` of the package the Go file belongs to ($GOPACKAGE, else kernels)")
 	fs.StringVar(&f.dir, "out-dir", ".", "`folder` for the files; it must exist")
 	fs.StringVar(&f.stem, "name", "", "`stem` of the file names and, in camel case, of the loader (made of the spec: mla_decode_h16)")
+	fs.BoolVar(&f.check, "check", false, "write nothing; fail when the files differ from what would be written")
 	return &ffcli.Command{
 		Name:       "bind",
-		ShortUsage: "mlagen bind [-op decode] [flags]",
+		ShortUsage: "mlagen bind [-op decode|prefill] [flags]",
 		ShortHelp:  "write kernels and the Go code that embeds and loads them",
 		LongHelp: `bind generates the kernels of an operation and writes, for each, STEM_KERNEL.ptx
 and its manifest STEM_KERNEL.json, and STEM_mlagen.go, which embeds them and has
@@ -92,6 +94,9 @@ func (a *app) bindKernels(f *bindFlags, s templates.Spec) error {
 	var outputs []output
 	for _, file := range files {
 		outputs = append(outputs, output{filepath.Join(f.dir, file.Name), file.Data})
+	}
+	if f.check {
+		return checkOutputs(outputs)
 	}
 	return writeOutputs(a.stdout, outputs...)
 }

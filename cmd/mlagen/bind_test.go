@@ -69,6 +69,39 @@ func TestBindMakesTheExample(t *testing.T) {
 	}
 }
 
+// TestBindCheck: -check accepts what bind wrote, names the file that differs or
+// is missing, and writes nothing.
+func TestBindCheck(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"-heads", "8", "-out-dir", dir}
+	mustBind(t, args...)
+	check := append([]string{"bind", "-check"}, args...)
+	mustBind(t, check[1:]...)
+	for _, name := range []string{exampleStem + "_combine.ptx", exampleStem + "_mlagen.go"} {
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(text, '\n'), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := mlagen(check...); code != 1 || !strings.Contains(stderr, name+" is not what the generator writes today") {
+			t.Errorf("%s altered: exit %d, %q", name, code, stderr)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := mlagen(check...); code != 1 || !strings.Contains(stderr, name) {
+			t.Errorf("%s missing: exit %d, %q", name, code, stderr)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("-check wrote %s", name)
+		}
+		mustBind(t, args...)
+	}
+}
+
 func TestBindPackage(t *testing.T) {
 	for _, c := range []struct{ env, flag, want string }{{"", "", "kernels"}, {"served", "", "served"}, {"served", "other", "other"}} {
 		dir := t.TempDir()

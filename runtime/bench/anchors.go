@@ -107,6 +107,9 @@ func readTable(r io.Reader) ([][]string, error) {
 	if len(rows) == 0 {
 		return nil, errors.New("no header")
 	}
+	if rows[0][0] == burstHeader[0] && slices.Contains(rows[0], "us") {
+		return nil, errors.New("its column us is in tables that mlagen bench writes; one of anchors has others' times, in columns NAME_us")
+	}
 	for _, row := range rows {
 		for _, cell := range row { // some are printed
 			if strings.ContainsFunc(cell, func(c rune) bool { return !unicode.IsPrint(c) }) {

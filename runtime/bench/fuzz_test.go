@@ -47,6 +47,7 @@ func FuzzAnchors(f *testing.F) {
 func TestAnchorsRefused(t *testing.T) {
 	const header = "heads,s_q,batch,kv_len,causal,varlen,x_us\n"
 	for _, c := range []struct{ text, want string }{
+		{"heads,s_q,batch,kv_len,causal,varlen,us,best_peer_us\n1,1,1,1,0,0,2,3\n", "tables that mlagen bench writes"},
 		{header + "1,1,1,1,0,0,nan\n", `x_us is "nan" and must be a time`},
 		{header + "1,1,1,1,0,0,inf\n", `x_us is "inf" and must be a time`},
 		{header + "1,1,9223372036854775807,1,0,0,1\n", "heads must be at most"},
