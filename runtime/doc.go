@@ -8,7 +8,8 @@
 // A Driver is a device: cuda.Open of package runtime/cuda (build tag cuda), or
 // emu.Open of runtime/emu. A Variant is a kernel's PTX with its manifest. Variants
 // come from generated Go code that embeds them (mlagen bind), from files
-// (ParseVariant), or from whatever implements Source. Then
+// (ParseVariant), or from whatever implements Source, for instance over package
+// templates, as cmd/mlagen does. Then
 //
 //	decode, err := runtime.LoadDecode(drv, variants)
 //
@@ -33,11 +34,12 @@
 // The caller owns all memory and says where it lies: a Tensor is an address, an
 // element type, a shape and strides in elements, as in DLPack; a Buffer is bytes
 // whose contents are none of the caller's business. A call allocates nothing on the
-// device and waits for nothing. ScheduleBytes and WorkspaceBytes tell the sizes of buffers; they
-// depend on capacity, never on lengths, so an engine allocates once, for the largest
-// batch that it admits. Addresses are aligned to 16 bytes, and strides other than
-// the innermost are multiples of 16 bytes. One workspace may serve all calls that
-// run one after the other. One schedule buffer is needed for every step in flight.
+// device and waits for nothing. ScheduleBytes and WorkspaceBytes tell the sizes of
+// buffers; they depend on capacity, never on lengths, so an engine allocates once,
+// for the largest batch that it admits. Addresses are aligned to 16 bytes, and
+// strides other than the innermost are multiples of 16 bytes. One workspace may
+// serve all calls that run one after the other. One schedule buffer is needed for
+// every step in flight.
 //
 // The cache is [pages, 64, latent+rope]. Entries of a block table past a request's
 // last page, slots of a page past its last token, and pages of others may hold
@@ -55,7 +57,7 @@
 //		err = decode.Run(stream, runtime.DecodeArgs{…})
 //	}
 //
-// Each call queues one or two kernels and returns; none waits for the device. A
+// Each call queues its kernels and returns; none waits for the device. A
 // kernel may start while the one before it ends (programmatic dependent launch);
 // what one of them needs of another it waits for. A kernel of the caller's own that
 // lets its dependents start early, and writes lengths, tables or the schedule, must

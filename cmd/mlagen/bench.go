@@ -77,6 +77,9 @@ cache, the queries and the outputs once, TFLOPS visible pairs only. The stream
 kernel's bandwidth of the same run stands beside. Compile times are the
 driver's; a kernel from the cache (mlagen cache) has none.
 
+Tables of anchors hold other libraries' times, in columns heads,s_q,batch,kv_len,
+causal,varlen and NAME_us for each; their shapes are run.
+
 Lists give every combination. With -varlen, and in the anchors' varlen rows,
 lengths are drawn evenly from 1 to kv with a fixed seed.
 
