@@ -11,8 +11,15 @@ import (
 // Parse reads PTX text of the subset that Print writes and the table of
 // ptx/isa describes; anything else is an *Error with file, line and column.
 // Comments inside kernels and before .version are kept.
-func Parse(file string, text []byte) (m *Module, err error) {
+func Parse(file string, text []byte) (*Module, error) { return parse(file, text, false) }
+
+// ParseHeads is Parse without the kernels' bodies, which may hold anything: whoever
+// asks for names and parameters need not read a hundred kilobytes of instructions.
+func ParseHeads(file string, text []byte) (*Module, error) { return parse(file, text, true) }
+
+func parse(file string, text []byte, heads bool) (m *Module, err error) {
 	p := &parser{
+		heads:   heads,
 		scanner: scanner{file: file, text: string(text), line: 1},
 		m:       &Module{},
 		opcodes: map[string][]isa.Match{},
@@ -34,6 +41,7 @@ func Parse(file string, text []byte) (m *Module, err error) {
 type parser struct {
 	scanner
 	m       *Module
+	heads   bool // kernels' bodies are skipped
 	started bool // .version is past; comments no longer belong to the header
 	k       *Kernel
 	regs    map[string]*Reg
@@ -198,6 +206,10 @@ func (p *parser) kernel() {
 	p.directives(k)
 	p.expect('{')
 	p.m.Kernels = append(p.m.Kernels, k)
+	if p.heads {
+		p.skipBlock()
+		return
+	}
 	p.k, p.last, p.regs = k, nil, map[string]*Reg{}
 	for !p.accept('}') {
 		p.statement()

@@ -188,6 +188,40 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// Heads are those of the whole module, whatever the bodies hold.
+func TestParseHeads(t *testing.T) {
+	m, err := tableModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads, err := ptx.ParseHeads("table.ptx", []byte(m.String()))
+	if err != nil || len(heads.Kernels) != len(m.Kernels) {
+		t.Fatalf("%d of %d kernels, %v", len(heads.Kernels), len(m.Kernels), err)
+	}
+	for i, k := range heads.Kernels {
+		if whole := m.Kernels[i]; k.Name != whole.Name || len(k.Body) != 0 {
+			t.Errorf("%s with %d statements, want %s with none", k.Name, len(k.Body), whole.Name)
+		}
+		if diff := cmp.Diff(m.Kernels[i].Params, k.Params); diff != "" {
+			t.Errorf("%s (-whole +head):\n%s", k.Name, diff)
+		}
+	}
+	const head = ".version 8.0\n.target sm_90a\n.address_size 64\n.entry a(.param .u64 p) {"
+	for body, want := range map[string]string{
+		"\n\tfoo %x, {1, {2}}; // }\n /* } */ .pragma \"}\";\n\tx / y;\n}\n.entry b() { }\n\t.func": "10:2: unknown directive .func",
+		"{ }":        "4:26: no closing brace follows",
+		"/* }":       "4:26: no closing brace follows",
+		"\" }":       "4:26: no closing brace follows",
+		"// }":       "4:26: no closing brace follows",
+		"} .entry b": `4:36: expected '(', found the end of the text`,
+	} {
+		_, err := ptx.ParseHeads("x.ptx", []byte(head+body))
+		if err == nil || err.Error() != "x.ptx:"+want {
+			t.Errorf("%q: got %v, want %s", body, err, want)
+		}
+	}
+}
+
 func TestParseIsFast(t *testing.T) {
 	m, err := tableModule()
 	if err != nil {

@@ -36,6 +36,47 @@ func (s *scanner) failAt(line, col int, format string, args ...any) {
 
 func (s *scanner) col() int { return s.pos - s.start + 1 }
 
+// skipBlock skips what is left of a block, its closing brace included.
+func (s *scanner) skipBlock() {
+	begin, line, col := s.pos, s.line, s.col()
+	through := func(opening, closing string) { // the end of a comment or a string
+		rest := s.text[s.pos+len(opening):]
+		if i := strings.Index(rest, closing); i >= 0 {
+			s.pos += len(opening) + i + len(closing)
+		} else {
+			s.pos = len(s.text)
+		}
+	}
+	for depth := 1; depth > 0; {
+		i := strings.IndexAny(s.text[s.pos:], `{}"/`)
+		if i < 0 {
+			s.failAt(line, col, "no closing brace follows")
+		}
+		s.pos += i
+		switch rest := s.text[s.pos:]; {
+		case strings.HasPrefix(rest, "//"):
+			through("//", "\n")
+		case strings.HasPrefix(rest, "/*"):
+			through("/*", "*/")
+		case rest[0] == '"':
+			through(`"`, `"`)
+		default:
+			switch rest[0] {
+			case '{':
+				depth++
+			case '}':
+				depth--
+			}
+			s.pos++
+		}
+	}
+	skipped := s.text[begin:s.pos]
+	if n := strings.Count(skipped, "\n"); n > 0 {
+		s.line += n
+		s.start = begin + strings.LastIndexByte(skipped, '\n') + 1
+	}
+}
+
 // space skips white space and comments.
 func (s *scanner) space() {
 	for s.pos < len(s.text) {

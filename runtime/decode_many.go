@@ -3,8 +3,9 @@ package runtime
 import "errors"
 
 // LoadDecodes loads decodes that differ in their variants, all of them compiled
-// side by side and like texts once, in the order in which they are given. At the
-// first error those that were loaded are closed.
+// side by side, in the order in which they are given. Kernels that they have in
+// common, as those have that differ in their schedule alone, are loaded once. At
+// the first error those that were loaded are closed.
 func LoadDecodes(drv Driver, variants []DecodeVariants, o ...LoadOption) ([]*Decode, error) {
 	var all []Variant
 	for _, v := range variants {
@@ -20,6 +21,7 @@ func LoadDecodes(drv Driver, variants []DecodeVariants, o ...LoadOption) ([]*Dec
 				return nil, err
 			}
 			decodes = append(decodes, d)
+			l.loaded = append(l.loaded, d.Kernels()...)
 		}
 		return decodes, nil
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/mlagen/mlagen/ptx"
 	"github.com/mlagen/mlagen/ptx/manifest"
@@ -30,6 +31,7 @@ type Kernel struct {
 	module   Module
 	function Function
 	offsets  []int
+	shared   int32 // operations that have the kernel, beside the first
 }
 
 // Load compiles a variant and holds it against its manifest and the device.
@@ -171,9 +173,9 @@ func checkParams(l ParamLocator, params []manifest.Param) error {
 
 // checkText holds the kernel's parameters, as written, against the manifest's:
 // the driver can be asked for one that exists, but not how many there are. A
-// text beyond package ptx's subset is the driver's to judge.
+// text whose head is beyond package ptx's subset is the driver's to judge.
 func (v *Variant) checkText() error {
-	m, err := ptx.Parse("", v.PTX)
+	m, err := ptx.ParseHeads("", v.PTX)
 	if err != nil {
 		return nil
 	}
@@ -258,5 +260,11 @@ func (k *Kernel) encodePromoted(param string, promotion int, address Ptr, sizes,
 	return [128]byte{}, fmt.Errorf("%s has no tensor map %q", k.label(), param)
 }
 
-// Unload frees the code. The kernel must not be running.
-func (k *Kernel) Unload() error { return k.module.Unload() }
+// Unload frees the code, with a shared kernel's (see WithLoaded) last call. The
+// kernel must not be running.
+func (k *Kernel) Unload() error {
+	if atomic.AddInt32(&k.shared, -1) >= 0 {
+		return nil
+	}
+	return k.module.Unload()
+}

@@ -1,13 +1,16 @@
 package runtime
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"reflect"
 	goruntime "runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
 	"github.com/mlagen/mlagen/runtime/cache"
@@ -21,6 +24,7 @@ type loadOptions struct {
 	chosen   bool // store is the caller's choice
 	parallel int
 	warn     func(Warning)
+	loaded   []*Kernel
 }
 
 // WithCache keeps compiled kernels in a store of the caller's, or nowhere if it
@@ -37,6 +41,13 @@ func WithParallel(n int) LoadOption { return func(o *loadOptions) { o.parallel =
 // WithWarnings calls warn, on the caller's goroutine, with each warning; it is
 // in Kernel.Warnings too.
 func WithWarnings(warn func(Warning)) LoadOption { return func(o *loadOptions) { o.warn = warn } }
+
+// WithLoaded shares kernels of the same driver: a variant with the text and the
+// manifest of one of them is not loaded again. It is unloaded when all that share
+// it have unloaded it.
+func WithLoaded(kernels ...*Kernel) LoadOption {
+	return func(o *loadOptions) { o.loaded = append(o.loaded, kernels...) }
+}
 
 // LoadAll loads variants as Load does, and compiles them side by side. The
 // kernels are in the order of the variants. At the first error those that were
@@ -147,8 +158,20 @@ func (l *loader) ahead(variants []Variant) {
 	variants = slices.Clone(variants)
 	slices.SortStableFunc(variants, func(a, b Variant) int { return cmp.Compare(len(b.PTX), len(a.PTX)) })
 	for _, v := range variants {
-		l.prepare(v)
+		if l.find(v) == nil {
+			l.prepare(v)
+		}
 	}
+}
+
+// find returns a loaded kernel that is the variant's, nil where there is none.
+func (o *loadOptions) find(v Variant) *Kernel {
+	for _, k := range o.loaded {
+		if bytes.Equal(k.PTX, v.PTX) && reflect.DeepEqual(k.Manifest, v.Manifest) {
+			return k
+		}
+	}
+	return nil
 }
 
 // prepare begins to check and to compile a variant, unless that was begun.
@@ -218,6 +241,10 @@ func (l *loader) compile(text [sha256.Size]byte, ptx []byte) (compiled, error) {
 func (l *loader) load(v Variant) (*Kernel, error) {
 	if l.driver == nil {
 		return nil, fmt.Errorf("load %s: driver was nil, must be a device", v.label())
+	}
+	if k := l.find(v); k != nil {
+		atomic.AddInt32(&k.shared, 1)
+		return k, nil
 	}
 	k, err := l.kernel(v)
 	if err != nil {

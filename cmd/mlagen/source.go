@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/tune"
@@ -11,6 +12,24 @@ import (
 // source makes the runtime's kernels from the templates.
 type source struct {
 	tune templates.Spec // fields that override the template's defaults
+	made *sync.Map      // by madeKernel: shapes have kernels in common; nil keeps none
+}
+
+// madeKernel identifies a decode kernel.
+type madeKernel struct {
+	kernel string
+	spec   templates.Spec // with defaults
+}
+
+// build makes a kernel, or returns the one that was made. It may be called
+// concurrently.
+func (s source) build(kernel string, spec templates.Spec) (runtime.Variant, error) {
+	if s.made == nil {
+		return build(kernel, spec)
+	}
+	whole := spec.WithDefaults()
+	once, _ := s.made.LoadOrStore(madeKernel{kernel, whole}, sync.OnceValues(func() (runtime.Variant, error) { return build(kernel, whole) }))
+	return once.(func() (runtime.Variant, error))()
 }
 
 // Decode implements runtime.Source.
@@ -34,7 +53,7 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 	}{
 		{"absorb-decode", attend, &v.Decode}, {"decode-schedule", schedule, &v.Schedule}, {"decode-combine", spec, &v.Combine},
 	} {
-		variant, err := build(k.name, k.spec)
+		variant, err := s.build(k.name, k.spec)
 		if err != nil {
 			return v, err
 		}

@@ -9,7 +9,7 @@ import (
 
 // Extend implements runtime.ExtendSource.
 func (s source) Extend(shape runtime.ExtendShape) (v runtime.ExtendVariants, err error) {
-	v.UpProject, err = source{templates.Spec{LineInfo: s.tune.LineInfo}}.UpProject(runtime.UpProjectShape(shape))
+	v.UpProject, err = source{tune: templates.Spec{LineInfo: s.tune.LineInfo}}.UpProject(runtime.UpProjectShape(shape))
 	if err != nil {
 		return v, err
 	}

@@ -53,9 +53,25 @@ func Lookup(opcode string) (*Form, []string, error) {
 	return m[0].Form, m[0].Mods, nil
 }
 
+// matched is what Matches found, by opcode: a kernel has thousands of instructions
+// and some tens of opcodes. Opcodes that fit nothing are not kept, so that a
+// hostile text cannot fill it.
+var matched sync.Map
+
 // Matches returns every form that the full dotted opcode fits, at least one
-// when the error is nil.
+// when the error is nil. The result is everybody's and must not be changed.
 func Matches(opcode string) ([]Match, error) {
+	if m, ok := matched.Load(opcode); ok {
+		return m.([]Match), nil
+	}
+	m, err := match(opcode)
+	if err == nil {
+		matched.Store(strings.Clone(opcode), m) // not a whole text that it is a part of
+	}
+	return m, err
+}
+
+func match(opcode string) ([]Match, error) {
 	byRoot := table().byRoot
 	var out []Match
 	var root string
