@@ -151,10 +151,12 @@ func TestCompileReport(t *testing.T) {
 	w := runtime.Warning{Kernel: "k", Kind: runtime.Serialised, Text: "(C7510)"}
 	kernels := []*runtime.Kernel{
 		{Variant: runtime.Variant{Name: "k"}, Warnings: []runtime.Warning{w}, CompileSeconds: 1.5},
-		{Variant: runtime.Variant{Name: "k"}, Warnings: []runtime.Warning{w}, Cached: true},
+		{Variant: runtime.Variant{Name: "k"}, Warnings: []runtime.Warning{w}, CompileSeconds: 2.5},
+		{Variant: runtime.Variant{Name: "k", PTX: []byte("other")}, Cached: true},
+		{Variant: runtime.Variant{Name: "k", PTX: []byte("other")}},
 	}
 	got := compileReport(kernels)
-	if strings.Count(got, "warning: k: serialised: (C7510)\n") != 1 || !strings.Contains(got, "1.500") || !strings.Contains(got, "cached") {
+	if strings.Count(got, "warning: k: serialised: (C7510)\n") != 1 || strings.Count(got, " k       0 ") != 2 || strings.Count(got, "1.500") != 2 || !strings.Contains(got, "cached") {
 		t.Errorf("got\n%s", got)
 	}
 	if got := compileReport(nil); got != "" {

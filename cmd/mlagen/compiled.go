@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"strings"
@@ -11,14 +12,26 @@ import (
 	"github.com/mlagen/mlagen/runtime/bench"
 )
 
-// compileReport is a table of the kernels that were loaded and below it what
-// there is to say of them, each thing once; empty for none.
+// compileReport is a table of the kernels that were loaded, each once with what its
+// first load took, and below it what there is to say of them, each thing once; empty
+// for none.
 func compileReport(kernels []*runtime.Kernel) string {
 	if len(kernels) == 0 {
 		return ""
 	}
-	told := bench.Tell(kernels)
-	return compileTable(told).Render() + "\n" + warningLines(told)
+	type identity struct {
+		name string
+		text [sha256.Size]byte
+	}
+	seen := map[identity]bool{}
+	var once []*runtime.Kernel
+	for _, k := range kernels {
+		if id := (identity{k.Name, sha256.Sum256(k.PTX)}); !seen[id] {
+			seen[id] = true
+			once = append(once, k)
+		}
+	}
+	return compileTable(bench.Tell(once)).Render() + "\n" + warningLines(bench.Tell(kernels))
 }
 
 func compileTable(kernels []bench.LoadedKernel) table.Writer {

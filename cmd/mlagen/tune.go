@@ -50,14 +50,15 @@ func (a *app) tune() *ffcli.Command {
 		LongHelp: `tune times decode for every combination of -sq, -batch and -kv, or for the
 shapes of a table of anchors, and chooses for each what runs fastest: the row
 block, whether and into how many pieces requests are cut, the grid of the merge
-kernel and how the L2 keeps pages. The kernels and their results stay the same.
+kernel and how much the L2 fetches at a time. The kernels and their results stay the same.
 
 Choices that a cost model finds promising take turns with the default on random
 data with scattered pages and a cold cache, in captured graphs; what looks
 better is timed against the default once more in the end, and chosen only where
 the median of the ratios is better by more than half a percent and by more than
 four times its noise. The time is used up: what is left goes into further
-rounds. After an interrupt what was confirmed is kept, other loads have their
+rounds. Kernels are compiled within it, the defaults' first; loads whose default
+could not be loaded or reached are not timed and keep it. After an interrupt what was confirmed is kept, other loads have their
 default, and the exit status is 1.
 
 The file that -o writes holds for cards of the same name and driver and for the

@@ -122,15 +122,15 @@ const softmaxScale = 0.07216878364870323
 // Bench holds the pool and the kernels that the shapes share.
 type Bench struct {
 	Config
-	stream   runtime.Stream
-	pool     runtime.Ptr
-	pages    int64
-	scratch  runtime.Buffer
-	kv, q    block
-	order    []int32 // every page once, scattered
-	next     int64   // index into order of the page to be used next
-	random   *rand.Rand
-	decodes  map[runtime.DecodeShape]*runtime.Decode
+	stream  runtime.Stream
+	pool    runtime.Ptr
+	pages   int64
+	scratch runtime.Buffer
+	kv, q   block
+	order   []int32 // every page once, scattered
+	next    int64   // index into order of the page to be used next
+	random  *rand.Rand
+	kernels
 	prefills map[int]*runtime.Prefill // by heads
 	compiled []*runtime.Kernel
 	meter    runtime.Meter // nil where there is none, or no run needs it
@@ -139,7 +139,7 @@ type Bench struct {
 
 // New allocates the pool and fills it with random records.
 func New(c Config) (_ *Bench, err error) {
-	b := &Bench{Config: c, decodes: map[runtime.DecodeShape]*runtime.Decode{}, prefills: map[int]*runtime.Prefill{}, random: rand.New(rand.NewPCG(seed, 0))}
+	b := &Bench{Config: c, kernels: newKernels(), prefills: map[int]*runtime.Prefill{}, random: rand.New(rand.NewPCG(seed, 0))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -218,33 +218,6 @@ func (b *Bench) take(n int64) []int32 {
 // record returns the contents of a slot of a page.
 func (b *Bench) record(page int32, slot int) []float32 {
 	return b.kv.row(int64(page)*pageTokens + int64(slot))
-}
-
-// decode returns the kernels for a shape, loading them on first use.
-func (b *Bench) decode(s Shape, set Setting) (*runtime.Decode, error) {
-	shape := b.shape(s, set)
-	if c, ok := b.Source.(runtime.Chooser); ok && shape.BlockH == 0 && !set.AnyLoad {
-		shape.BlockH = c.BlockH(shape, s.Batch, s.meanTokens(), b.Driver.Attributes().SMs)
-	}
-	return b.load(shape)
-}
-
-// load loads kernels on first use.
-func (b *Bench) load(shape runtime.DecodeShape) (*runtime.Decode, error) {
-	if d := b.decodes[shape]; d != nil {
-		return d, nil
-	}
-	v, err := b.Source.Decode(shape)
-	if err != nil {
-		return nil, &LoadError{err}
-	}
-	d, err := runtime.LoadDecode(b.Driver, v)
-	if err != nil {
-		return nil, &LoadError{err}
-	}
-	b.decodes[shape] = d
-	b.compiled = append(b.compiled, d.Kernels()...)
-	return d, nil
 }
 
 // memory frees what a measurement allocated.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mlagen/mlagen/runtime"
@@ -56,38 +55,6 @@ func (s Shape) contestCalls(burst float64) int {
 	}
 	return min(maxCalls, n)
 }
-
-// Load loads kernels for contests, made and compiled side by side where the driver
-// can: the source must bear several calls at a time.
-func (b *Bench) Load(shapes []runtime.DecodeShape) error {
-	var missing []runtime.DecodeShape
-	for _, s := range shapes {
-		if b.decodes[s] == nil && !slices.Contains(missing, s) {
-			missing = append(missing, s)
-		}
-	}
-	variants, errs := make([]runtime.DecodeVariants, len(missing)), make([]error, len(missing))
-	var group sync.WaitGroup
-	for i, s := range missing {
-		group.Go(func() { variants[i], errs[i] = b.Source.Decode(s) })
-	}
-	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return &LoadError{err}
-	}
-	decodes, err := runtime.LoadDecodes(b.Driver, variants)
-	if err != nil {
-		return &LoadError{err}
-	}
-	for i, d := range decodes {
-		b.decodes[missing[i]] = d
-		b.compiled = append(b.compiled, d.Kernels()...)
-	}
-	return nil
-}
-
-// Loaded returns the kernels of a shape, nil where they were not loaded.
-func (b *Bench) Loaded(s runtime.DecodeShape) *runtime.Decode { return b.decodes[s] }
 
 // NewContest places a shape's data.
 func (b *Bench) NewContest(s Shape) (_ *Contest, err error) {

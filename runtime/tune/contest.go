@@ -13,6 +13,9 @@ import (
 
 // Timer measures on a device.
 type Timer interface {
+	// Whole reports of each of the kernels whether loading it now compiles a whole
+	// program (see runtime.WholeProgram): the driver compiles one after another.
+	Whole([]runtime.DecodeShape) []bool
 	// Load loads kernels, side by side where the driver can. Those that cannot be
 	// loaded are left out; Contest.Enter says why.
 	Load([]runtime.DecodeShape) error
@@ -50,8 +53,9 @@ func (e *entrant) ratio() float64 {
 type match struct {
 	load     Load
 	contest  Contest
-	def      *entrant // the default, entry 0
-	finalist *entrant // nil where nothing looks better
+	def      *entrant  // the default, entry 0
+	searched []float64 // the default's times before it met the finalist
+	finalist *entrant  // nil where nothing looks better
 	tried    int
 	flip     bool // the next round runs backwards
 	burst    time.Duration

@@ -117,6 +117,9 @@ func shapeOf(heads int, l Load) bench.Shape {
 	return bench.Shape{Heads: heads, SQ: l.SQ, Batch: l.Batch, KV: l.Tokens, Varlen: l.Ragged}
 }
 
+// Whole implements Timer.
+func (t *deviceTimer) Whole(shapes []runtime.DecodeShape) []bool { return t.bench.Whole(shapes) }
+
 // Load implements Timer. Where something cannot be loaded, what stood beside it is
 // tried without it.
 func (t *deviceTimer) Load(shapes []runtime.DecodeShape) error {

@@ -1,6 +1,6 @@
 // Package tune finds out, by timing, how decode is run best for the loads that an
 // engine serves: which row block, how requests are cut, how the merge is launched
-// and how the L2 keeps pages. The kernels stay the same; only their selection
+// and how much the L2 fetches at a time. The kernels stay the same; only their selection
 // changes, and nothing is chosen that was not measured to be faster than what the
 // source would have taken without measuring.
 package tune

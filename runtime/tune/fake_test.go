@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
@@ -38,16 +39,31 @@ type world struct {
 	noise   float64 // of a time, relative
 	random  *rand.Rand
 	time    time.Time
-	loading time.Duration // of one set of kernels
+	loading time.Duration // of kernels side by side
+	whole   time.Duration // of a whole program, those with row blocks of 64; 0 = there are none
 	burst   time.Duration
 	fail    func(bursts int) error // of the device
 	wrong   func(Choice) bool      // gives another result
 	unbuilt func(Choice) bool      // cannot be loaded
 	after   func(bursts int)
 
-	loads  []runtime.DecodeShape
-	bursts int
-	open   int
+	loads   []runtime.DecodeShape
+	calls   []loadCall
+	entered []entered
+	bursts  int
+	open    int
+}
+
+// loadCall is a call of Load.
+type loadCall struct {
+	apart, whole []runtime.DecodeShape
+	bursts       int // before it
+}
+
+// entered is a choice that entered a contest.
+type entered struct {
+	Load
+	Choice
 }
 
 func newWorld(s script) *world {
@@ -56,8 +72,28 @@ func newWorld(s script) *world {
 
 func (w *world) now() time.Time { return w.time }
 
+func (w *world) Whole(shapes []runtime.DecodeShape) []bool {
+	whole := make([]bool, len(shapes))
+	for i, s := range shapes {
+		whole[i] = w.whole > 0 && s.BlockH == 64 && !slices.ContainsFunc(w.loads, func(l runtime.DecodeShape) bool {
+			l.PieceCost = s.PieceCost // which is the schedule's
+			return l == s
+		})
+	}
+	return whole
+}
+
 func (w *world) Load(shapes []runtime.DecodeShape) error {
-	w.time = w.time.Add(w.loading)
+	call := loadCall{bursts: w.bursts}
+	for i, is := range w.Whole(shapes) {
+		if is {
+			call.whole = append(call.whole, shapes[i])
+		} else {
+			call.apart = append(call.apart, shapes[i])
+		}
+	}
+	w.time = w.time.Add(max(w.loading, time.Duration(len(call.whole))*w.whole))
+	w.calls = append(w.calls, call)
 	w.loads = append(w.loads, shapes...)
 	return nil
 }
@@ -84,6 +120,7 @@ func (c *fakeContest) Enter(choice Choice) (int, error) {
 		return 0, fmt.Errorf("here: %w", &bench.WrongError{Text: "another result"})
 	}
 	c.entries = append(c.entries, choice)
+	c.w.entered = append(c.w.entered, entered{c.load, choice})
 	return len(c.entries) - 1, nil
 }
 

@@ -15,16 +15,23 @@ const (
 )
 
 // search finds what looks best for a load: first among row blocks and cuts, by
-// halves, then among variations of the best. What it finds is only a candidate:
-// of many, the best looks better than it is.
+// halves, then among variations of the best. It goes on where it stopped when
+// further kernels are there. What it finds is only a candidate: of many, the best
+// looks better than it is.
 type search struct {
 	*match
 	clock      clock
-	variations func(Choice) []variation // that can be loaded
+	variations func(Choice) []variation
+	loaded     func(Choice) bool
 	record     *experience
 
 	begin, end time.Time
-	field      []*entrant // that may become the finalist
+	entered    map[Choice]bool // what was tried, with or without success
+	plain      []*entrant      // row blocks and cuts that did best, unvaried
+	field      []*entrant      // that may become the finalist
+	base       *entrant        // of the variations below
+	varied     []*entrant
+	changes    []variation // that made them
 }
 
 // share is when a share of the search's time has passed.
@@ -32,59 +39,103 @@ func (s *search) share(f float64) time.Time {
 	return s.begin.Add(time.Duration(f * float64(s.end.Sub(s.begin))))
 }
 
-// run searches until a deadline at the latest.
+// pending returns what was not tried yet of choices whose kernels are loaded.
+func (s *search) pending(choices []Choice) (left []Choice) {
+	for _, c := range choices {
+		if !s.entered[c] && s.loaded(c) {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// pendingVariations likewise returns variations of a choice.
+func (s *search) pendingVariations(c Choice) []variation {
+	return slices.DeleteFunc(s.variations(c), func(v variation) bool {
+		next := c
+		v.apply(&next)
+		return s.entered[next] || !s.loaded(next)
+	})
+}
+
+// more reports whether there is something to try.
+func (s *search) more(structures []Choice) bool {
+	return len(s.pending(structures)) > 0 || len(s.pendingVariations(s.best(s.plain).Choice)) > 0
+}
+
+// run tries what of row blocks and cuts is loaded and was not tried, and variations
+// of the best, until a deadline at the latest.
 func (s *search) run(structures []Choice, deadline time.Time) error {
 	s.begin, s.end = s.clock.now(), deadline
-	base, err := s.structure(structures)
+	err := s.structure(s.pending(structures))
 	if err == nil {
-		err = s.vary(base)
+		err = s.vary(s.best(s.plain))
+	}
+	if err == nil && len(s.def.times) == 0 { // there is nothing to try
+		_, err = s.round(s.clock, s.end, nil)
 	}
 	if err != nil {
 		return err
 	}
-	if lead := s.lead(); lead != nil && lead.ratio() < promising {
+	s.finalist = nil
+	if lead := s.best(s.field); lead != s.def {
 		s.finalist = &entrant{Choice: lead.Choice, entry: lead.entry} // without the ratios that made it so
 	}
 	return nil
 }
 
-// lead returns the best of the field, nil where it is empty: of those that are as
+// best returns the lead of a field where it is promising, otherwise the default.
+func (s *search) best(field []*entrant) *entrant {
+	if lead := s.lead(field); lead != nil && lead.ratio() < promising {
+		return lead
+	}
+	return s.def
+}
+
+// lead returns the best of a field, nil where it is empty: of those that are as
 // fast as any but for a tie, the one that differs least from the default.
-func (s *search) lead() (lead *entrant) {
-	for _, e := range best(s.field, len(s.field)) {
-		if lead == nil || e.ratio() <= tie*best(s.field, 1)[0].ratio() && e.differs(s.def.Choice) < lead.differs(s.def.Choice) {
+func (s *search) lead(field []*entrant) (lead *entrant) {
+	for _, e := range best(field, len(field)) {
+		if lead == nil || e.ratio() <= tie*best(field, 1)[0].ratio() && e.differs(s.def.Choice) < lead.differs(s.def.Choice) {
 			lead = e
 		}
 	}
 	return lead
 }
 
-// structure times row blocks and cuts and returns the best, which may be the
-// default.
-func (s *search) structure(structures []Choice) (*entrant, error) {
-	for _, c := range structures {
-		if len(s.field) > 0 && !s.clock.left(s.share(0.2), 0) {
+// structure times row blocks and cuts, and the best so far with them.
+func (s *search) structure(choices []Choice) error {
+	var fresh []*entrant
+	for _, c := range choices {
+		if len(fresh) > 0 && !s.clock.left(s.share(0.2), 0) {
 			break
 		}
-		if err := s.add(c, &s.field); err != nil {
-			return nil, err
+		if err := s.add(c, &fresh); err != nil {
+			return err
 		}
 	}
-	if err := s.rounds(s.clock, s.share(0.45), firstRounds, s.field); err != nil {
-		return nil, err
+	if len(fresh) == 0 {
+		return nil
 	}
-	s.field = best(s.field, max(2, len(s.field)/2))
-	if err := s.rounds(s.clock, s.share(0.6), secondRounds, s.field); err != nil {
-		return nil, err
+	rivals := append(best(s.plain, 1), fresh...)
+	if err := s.rounds(s.clock, s.share(0.45), firstRounds, rivals); err != nil {
+		return err
 	}
-	if lead := s.lead(); lead != nil && lead.ratio() < promising {
-		return lead, nil
+	rivals = best(rivals, max(2, len(rivals)/2))
+	if err := s.rounds(s.clock, s.share(0.6), secondRounds, rivals); err != nil {
+		return err
 	}
-	return s.def, nil
+	for _, e := range rivals {
+		if !slices.Contains(s.plain, e) {
+			s.plain, s.field = append(s.plain, e), append(s.field, e)
+		}
+	}
+	return nil
 }
 
 // add has a choice enter, into a list of those that did.
 func (s *search) add(c Choice, to *[]*entrant) error {
+	s.entered[c] = true
 	e, err := s.enter(c)
 	if e != nil {
 		*to = append(*to, e)
@@ -95,41 +146,49 @@ func (s *search) add(c Choice, to *[]*entrant) error {
 // vary times variations of a choice one by one, and then those together that
 // helped.
 func (s *search) vary(base *entrant) error {
-	var varied []*entrant
-	var changes []variation // that made them
-	for _, v := range s.record.order(s.variations(base.Choice)) {
-		if len(varied) > 0 && !s.clock.left(s.share(0.7), 0) {
+	if base != s.base {
+		s.base, s.varied, s.changes = base, nil, nil
+	}
+	known := len(s.varied)
+	for _, v := range s.record.order(s.pendingVariations(base.Choice)) {
+		if len(s.varied) > known && !s.clock.left(s.share(0.7), 0) {
 			break
 		}
-		next, n := base.Choice, len(varied)
+		next, n := base.Choice, len(s.varied)
 		v.apply(&next)
-		if err := s.add(next, &varied); err != nil {
+		if err := s.add(next, &s.varied); err != nil {
 			return err
 		}
-		if len(varied) > n {
-			changes = append(changes, v)
+		if len(s.varied) > n {
+			s.changes = append(s.changes, v)
 		}
 	}
-	timed := varied
+	fresh := s.varied[known:]
+	if len(fresh) == 0 {
+		return nil
+	}
+	timed := slices.Clone(fresh)
 	if base != s.def {
-		timed = append([]*entrant{base}, varied...)
+		timed = append(timed, base)
 	}
 	if err := s.rounds(s.clock, s.share(0.9), variedRounds, timed); err != nil {
 		return err
 	}
-	s.field = append(s.field, varied...)
+	s.field = append(s.field, fresh...)
 
 	together, helped := base.Choice, map[string]bool{} // one value of each field, the best
-	for _, e := range best(varied, len(varied)) {
-		v := changes[slices.Index(varied, e)]
+	for _, e := range best(s.varied, len(s.varied)) {
+		v := s.changes[slices.Index(s.varied, e)]
 		gain := e.ratio() / base.ratio()
-		s.record.add(v.name, gain)
+		if slices.Contains(fresh, e) {
+			s.record.add(v.name, gain)
+		}
 		if gain < helpful && !helped[v.field] {
 			v.apply(&together)
 			helped[v.field] = true
 		}
 	}
-	if len(helped) < 2 || !s.clock.left(s.end, 0) {
+	if len(helped) < 2 || s.entered[together] || !s.loaded(together) || !s.clock.left(s.end, 0) {
 		return nil
 	}
 	rivals := best(s.field, 1)
@@ -196,8 +255,12 @@ func (m *match) confirm() bool {
 // bucket is the match's outcome.
 func (m *match) bucket() Bucket {
 	b := Bucket{Load: m.load, Default: m.def.Choice, Choice: m.def.Choice, Gain: 1, Tried: m.tried}
-	if len(m.def.times) > 0 {
-		b.DefaultUS = median(m.def.times)
+	times := m.def.times
+	if len(times) == 0 {
+		times = m.searched
+	}
+	if len(times) > 0 {
+		b.DefaultUS = median(times)
 		b.ChosenUS = b.DefaultUS
 	}
 	if m.confirm() {

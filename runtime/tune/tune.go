@@ -1,14 +1,11 @@
 package tune
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/mlagen/mlagen/runtime"
 )
 
 // DefaultBudget is what tuning takes unless it is told otherwise.
@@ -46,11 +43,17 @@ type Progress struct {
 }
 
 const (
-	loadShare    = 0.4 // of the budget may pass before no further kernels are loaded
+	defaultShare = 0.8 // of the budget may pass before no further default's kernels are begun with
 	confirmShare = 0.3 // of what is then left is for looking at candidates again
 	endShare     = 0.03
 	confirmRound = 2    // rounds of a load before the next one's turn
 	mostRatios   = 4096 // of a finalist; time beyond that is not used
+
+	// Of the time for searching:
+	loadedShare = 0.35 // at most for what needs no further kernel, where others could be loaded
+	apartShare  = 0.6  // of what is then left may pass before no kernels that compile apart are begun with
+	wholeShare  = 0.45 // at most for compiling whole programs
+	lastShare   = 0.2  // for searching with them
 )
 
 // Run tunes. Where ctx ends early or the budget does, loads that were not reached
@@ -78,9 +81,9 @@ func Run(ctx context.Context, cfg Config) (*Choices, error) {
 	if cfg.Budget > 0 {
 		err = t.measure()
 	}
-	for _, m := range t.matches {
-		if m != nil {
-			err = errors.Join(err, m.contest.Close())
+	for _, s := range t.searches {
+		if s != nil {
+			err = errors.Join(err, s.contest.Close())
 		}
 	}
 	choices := t.choices()
@@ -116,11 +119,14 @@ func (cfg *Config) check() ([]Load, error) {
 // tuner is a run.
 type tuner struct {
 	Config
-	clock    clock
-	sms      int
-	loads    []Load
-	defaults []Choice
-	matches  []*match // by load; nil where none was reached
+	clock      clock
+	sms        int
+	loads      []Load
+	defaults   []Choice
+	structures [][]Choice // by load: row blocks and cuts to try
+	searches   []*search  // by load; nil where none was reached
+	stock      *stock
+	record     *experience
 }
 
 func (t *tuner) at(share float64) time.Time {
@@ -138,119 +144,116 @@ func (t *tuner) progress(phase string, done int) {
 	t.Progress(p)
 }
 
-// measure loads, searches and confirms.
+// measure loads, searches and confirms. The defaults' kernels come first, for they
+// are needed anyway; then what can be tried without further kernels, what with
+// kernels that compile side by side, and whole programs, a second or two each, if
+// there is time for them. Nothing is compiled while something is timed.
 func (t *tuner) measure() error {
-	structured := make([][]Choice, len(t.loads))
+	t.stock, t.record = newStock(t.Timer, t.now), newExperience()
+	t.structures, t.searches = make([][]Choice, len(t.loads)), make([]*search, len(t.loads))
 	if !t.Invariant {
 		for i, l := range t.loads {
-			structured[i] = structures(t.Source, t.Model, l, t.defaults[i], t.sms)
+			t.structures[i] = structures(t.Source, t.Model, l, t.defaults[i], t.sms)
 		}
 	}
 	t.progress("load", 0)
-	loaded, err := t.load(structured)
-	if err != nil {
+	if err := t.loadDefaults(); err != nil {
 		return err
 	}
-	for i, l := range t.loads {
-		structured[i] = slices.DeleteFunc(structured[i], func(c Choice) bool { return !loaded[t.Model.shape(l.SQ, c)] })
+	begin, end := t.now(), t.at(1-endShare)
+	last := between(begin, end, 1-confirmShare)
+	apart, whole := t.stock.split(t.wishes(t.ready).sorted())
+	if most := between(begin, last, wholeShare).Sub(begin) / max(1, t.stock.whole); len(whole) > int(most) {
+		whole = whole[:max(0, most)]
+	}
+	others := last // when searching without whole programs ends
+	if n := time.Duration(len(whole)); n > 0 {
+		others = between(begin, last, 1-lastShare).Add(-n * t.stock.whole)
+	}
+	first := others
+	if t.clock.left(between(begin, others, apartShare), t.stock.together) && len(apart) > 0 {
+		first = between(begin, others, loadedShare)
 	}
 
-	begin, end := t.now(), t.at(1-endShare)
-	searchEnd := end.Add(-time.Duration(confirmShare * float64(end.Sub(begin))))
-	record := newExperience()
-	t.matches = make([]*match, len(t.loads))
-	for i := range t.loads {
-		now := t.now()
-		slice := searchEnd.Sub(now) / time.Duration(len(t.loads)-i)
-		if !t.clock.left(searchEnd, 0) {
+	if err := t.search(first); err != nil {
+		return err
+	}
+	for limit := between(t.now(), others, apartShare); len(apart) > 0 && t.clock.left(limit, t.stock.together); {
+		n := min(len(apart), loadTogether)
+		if err := t.stock.load(apart[:n]); err != nil {
+			return err
+		}
+		apart = apart[n:]
+	}
+	if err := t.search(others); err != nil {
+		return err
+	}
+	for _, s := range whole {
+		if !t.clock.left(between(begin, last, 1-lastShare/2), t.stock.whole) {
 			break
 		}
-		t.progress("search", i)
-		m, err := t.open(i)
-		if err != nil {
+		t.progress("load", len(t.loads))
+		if err := t.stock.load(nil, s); err != nil {
 			return err
 		}
-		t.matches[i] = m
-		s := search{match: m, clock: t.clock, record: record, variations: func(c Choice) []variation {
-			return slices.DeleteFunc(variations(t.Model, m.load.SQ, c, t.sms), func(v variation) bool {
-				next := c
-				v.apply(&next)
-				return !loaded[t.Model.shape(m.load.SQ, next)]
-			})
-		}}
-		if err := s.run(structured[i], now.Add(slice)); err != nil {
-			return err
-		}
+	}
+	if err := t.search(last); err != nil {
+		return err
 	}
 	return t.confirm(end)
 }
 
-// load loads the kernels of the defaults, which must be there, and then others, in
-// the order in which loads want them, as long as there is time.
-func (t *tuner) load(structured [][]Choice) (map[runtime.DecodeShape]bool, error) {
-	loaded, wanted := map[runtime.DecodeShape]bool{}, map[runtime.DecodeShape]float64{}
-	var first, others []runtime.DecodeShape
-	for i, l := range t.loads {
-		if s := t.Model.shape(l.SQ, t.defaults[i]); !loaded[s] {
-			loaded[s] = true
-			first = append(first, s)
-		}
-	}
-	want := func(s runtime.DecodeShape, weight float64) {
-		if loaded[s] {
-			return
-		}
-		if wanted[s] == 0 {
-			others = append(others, s)
-		}
-		wanted[s] += weight
-	}
-	for i, l := range t.loads {
-		varied := func(c Choice, weight float64) {
-			for _, v := range variations(t.Model, l.SQ, c, t.sms) {
-				next := c
-				v.apply(&next)
-				want(t.Model.shape(l.SQ, next), weight)
-			}
-		}
-		varied(t.defaults[i], 0.5)
-		for n, c := range structured[i] {
-			want(t.Model.shape(l.SQ, c), 1/float64(1+n))
-			varied(c, 0.1/float64(1+n))
-		}
-	}
-	slices.SortStableFunc(others, func(a, b runtime.DecodeShape) int { return cmp.Compare(wanted[b], wanted[a]) })
-	if err := t.Timer.Load(first); err != nil {
-		return nil, err
-	}
-	for took := time.Duration(0); len(others) > 0 && t.clock.left(t.at(loadShare), took); {
-		n := min(len(others), loadTogether)
-		begin := t.now()
-		if err := t.Timer.Load(others[:n]); err != nil {
-			return nil, err
-		}
-		for _, s := range others[:n] {
-			loaded[s] = true
-		}
-		others, took = others[n:], t.now().Sub(begin)
-	}
-	return loaded, nil
+// between returns when a share of the time from begin to end has passed.
+func between(begin, end time.Time, share float64) time.Time {
+	return begin.Add(time.Duration(share * float64(end.Sub(begin))))
 }
 
-// loadTogether is how many choices' kernels are loaded side by side.
-const loadTogether = 6
+// search has every load try what it can with the kernels that are loaded, until a
+// deadline.
+func (t *tuner) search(deadline time.Time) error {
+	var todo []int
+	for i := range t.loads {
+		if s := t.searches[i]; t.ready(i) && (s == nil || s.more(t.structures[i])) {
+			todo = append(todo, i)
+		}
+	}
+	for n, i := range todo {
+		now := t.now()
+		slice := deadline.Sub(now) / time.Duration(len(todo)-n)
+		if !t.clock.left(deadline, 0) {
+			break
+		}
+		t.progress("search", i)
+		if t.searches[i] == nil {
+			if err := t.open(i); err != nil {
+				return err
+			}
+		}
+		if err := t.searches[i].run(t.structures[i], now.Add(slice)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// open prepares a load's contest with its default.
-func (t *tuner) open(i int) (*match, error) {
-	c, err := t.Timer.Contest(t.loads[i])
+// open prepares a load's search with its default.
+func (t *tuner) open(i int) error {
+	l := t.loads[i]
+	c, err := t.Timer.Contest(l)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	entry, err := c.Enter(t.defaults[i])
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return errors.Join(err, c.Close())
 	}
-	return &match{load: t.loads[i], contest: c, def: &entrant{Choice: t.defaults[i], entry: entry}}, nil
+	t.searches[i] = &search{
+		match: &match{load: l, contest: c, def: &entrant{Choice: t.defaults[i], entry: entry}},
+		clock: t.clock, record: t.record, entered: map[Choice]bool{t.defaults[i]: true},
+		variations: func(c Choice) []variation { return variations(t.Model, l, c, t.sms) },
+		loaded:     func(c Choice) bool { return t.stock.has[t.Model.shape(l.SQ, c)] },
+	}
+	return nil
 }
 
 // confirm times candidates against their defaults anew, load after load and again,
@@ -258,10 +261,10 @@ func (t *tuner) open(i int) (*match, error) {
 func (t *tuner) confirm(end time.Time) error {
 	t.progress("confirm", len(t.loads))
 	var open []*match
-	for _, m := range t.matches {
-		if m != nil && m.finalist != nil {
-			m.def.times = nil // of the same minutes as the finalist's
-			open = append(open, m)
+	for _, s := range t.searches {
+		if s != nil && s.finalist != nil {
+			s.searched, s.def.times = s.def.times, nil // they are to be of the same minutes as the finalist's
+			open = append(open, s.match)
 		}
 	}
 	for len(open) > 0 {
@@ -286,8 +289,8 @@ func (t *tuner) choices() *Choices {
 	c := &Choices{Schema: Schema, Tool: t.Tool, Card: t.Card, Model: t.Model, Invariant: t.Invariant, Budget: t.Budget.Seconds()}
 	for i, l := range t.loads {
 		b := Bucket{Load: l, Default: t.defaults[i], Choice: t.defaults[i], Gain: 1}
-		if t.matches != nil && t.matches[i] != nil {
-			b = t.matches[i].bucket()
+		if t.searches != nil && t.searches[i] != nil {
+			b = t.searches[i].bucket()
 		}
 		c.Buckets = append(c.Buckets, b)
 	}

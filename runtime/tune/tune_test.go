@@ -107,13 +107,13 @@ func TestFindsEachLoadsBest(t *testing.T) {
 		case c.BlockH == 64:
 			us = 150
 		}
-		if c.Evict == "normal" {
-			us *= 0.98
-		}
 		if c.Promotion == 64 {
 			us *= 0.99
 		}
-		if c.MergeBlocks > 0 && c.merges() {
+		switch {
+		case c.MergeBlocks == 264 && c.merges():
+			us *= 0.98
+		case c.MergeBlocks > 0 && c.merges():
 			us *= 1.02
 		}
 		return us
@@ -124,15 +124,15 @@ func TestFindsEachLoadsBest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range c.Buckets {
-		if b.Choice.Evict != "normal" || b.Choice.Promotion != 64 || b.Choice.MergeBlocks != 0 {
-			t.Errorf("%v: %v; eviction and promotion help, together as well", b.Load, b.Choice)
+		if b.Choice.Evict != "" || b.Choice.Promotion != 64 || b.Choice.merges() && b.Choice.MergeBlocks != 264 {
+			t.Errorf("%v: %v; the merge's grid and promotion help, together as well", b.Load, b.Choice)
 		}
 		want := 100 * 0.98 * 0.99
 		switch b.Batch {
 		case 1:
 			want *= 0.9
-		case 64, 128:
-			want *= 0.97
+		case 64, 128: // without a merge
+			want = 100 * 0.97 * 0.99
 		}
 		if got := w.script(b.Load, b.Choice); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%v: %v takes %.2f; the best takes %.2f", b.Load, b.Choice, got, want)
@@ -238,19 +238,19 @@ func TestDeviceFailureEndsTheRun(t *testing.T) {
 // fast.
 func TestWrongAndUnbuiltAreOut(t *testing.T) {
 	w := newWorld(func(_ Load, c Choice) float64 {
-		if c.BlockH != 16 || c.Evict != "" {
+		if c.BlockH != 16 || c.Promotion != 0 {
 			return 10
 		}
 		return 100
 	})
 	w.wrong = func(c Choice) bool { return c.BlockH != 16 }
-	w.unbuilt = func(c Choice) bool { return c.Evict != "" }
+	w.unbuilt = func(c Choice) bool { return c.Promotion != 0 }
 	c, err := w.run(wide, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range c.Buckets {
-		if b.Choice.BlockH != 16 || b.Choice.Evict != "" {
+		if b.Choice.BlockH != 16 || b.Choice.Promotion != 0 {
 			t.Errorf("%v: %v", b.Load, b.Choice)
 		}
 	}
