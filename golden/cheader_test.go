@@ -91,9 +91,10 @@ func (d *telling) tell() string {
 	return b.String()
 }
 
-// TestCHeader: C programs launch by the headers what Go launches by the
-// manifests, to the byte.
-func TestCHeader(t *testing.T) {
+// cCompiler returns the compiler and the folder of the driver's header, or skips
+// where one is missing.
+func cCompiler(t *testing.T) (gcc, include string) {
+	t.Helper()
 	include, err := filepath.Abs("../.tools/include13")
 	if err != nil {
 		t.Fatal(err)
@@ -101,10 +102,16 @@ func TestCHeader(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(include, "cuda.h")); err != nil {
 		t.Skip("no .tools/include13/cuda.h: make tools fetches it")
 	}
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
+	if gcc, err = exec.LookPath("gcc"); err != nil {
 		t.Skip("no gcc")
 	}
+	return gcc, include
+}
+
+// TestCHeader: C programs launch by the headers what Go launches by the
+// manifests, to the byte.
+func TestCHeader(t *testing.T) {
+	gcc, include := cCompiler(t)
 	dir := t.TempDir()
 	random := rand.New(rand.NewPCG(5, 6))
 	d := &telling{notebook: notebook{sms: 132}}

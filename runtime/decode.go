@@ -23,8 +23,8 @@ type DecodeVariants struct {
 // A step is two calls. Schedule distributes the work over the device, from the
 // lengths that lie in device memory; one schedule serves every layer of the
 // model. Run attends. Both may be captured in a graph and replayed with other
-// lengths and tables in the same memory, for the launches depend on batch and
-// splits alone; a request that fell out of the batch has length 0.
+// lengths and tables in the same memory, for the launches depend on batch, splits
+// and the tables' width alone; a request that fell out of the batch has length 0.
 type Decode struct {
 	model     DecodeModel
 	parts     int

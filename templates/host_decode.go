@@ -6,8 +6,8 @@ import (
 	"github.com/mlagen/mlagen/ptx/manifest"
 )
 
-// decodeHost is how a decode step is launched. Launches depend on batch and
-// splits alone, so that a captured graph serves other lengths.
+// decodeHost is how a decode step is launched. Launches depend on batch,
+// splits and the tables' width alone, so that a captured graph serves other lengths.
 func decodeHost(s Spec) hostRules {
 	h := hostRules{
 		operation: "decode",

@@ -33,9 +33,10 @@ static void check(CUresult r, const char *what) {
 	exit(1);
 }
 
-static void launched(CUresult r, const char *kernel, const char *why) {
-	if (r == CUDA_ERROR_INVALID_VALUE && why) {
-		fprintf(stderr, "%s: %s\n", kernel, why);
+/* launched takes the place of why: its value may be read before the launch sets it. */
+static void launched(CUresult r, const char *kernel, const char *const *why) {
+	if (r == CUDA_ERROR_INVALID_VALUE && *why) {
+		fprintf(stderr, "%s: %s\n", kernel, *why);
 		exit(1);
 	}
 	check(r, kernel);
@@ -171,10 +172,10 @@ int main(void) {
 	check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
 	/* One schedule serves every layer of a model; the other two are once per layer. */
 	decode_schedule_args s = {.sms = sms, .batch = BATCH, .splits = 0, .kv_len = a.kv_len, .schedule = a.schedule};
-	launched(decode_schedule_launch(schedule, stream, &s, &why), DECODE_SCHEDULE_KERNEL, why);
-	launched(absorb_decode_launch(attend, stream, &a, &why), ABSORB_DECODE_KERNEL, why);
-	decode_combine_args c = {.sms = sms, .batch = BATCH, .splits = 0, .schedule = a.schedule, .workspace = a.workspace, .out = a.out, .lse = a.lse, .lse_factor = a.lse_factor};
-	launched(decode_combine_launch(combine, stream, &c, &why), DECODE_COMBINE_KERNEL, why);
+	launched(decode_schedule_launch(schedule, stream, &s, &why), DECODE_SCHEDULE_KERNEL, &why);
+	launched(absorb_decode_launch(attend, stream, &a, &why), ABSORB_DECODE_KERNEL, &why);
+	decode_combine_args c = {.sms = sms, .batch = BATCH, .splits = 0, .block_table = a.block_table, .schedule = a.schedule, .workspace = a.workspace, .out = a.out, .lse = a.lse, .lse_factor = a.lse_factor};
+	launched(decode_combine_launch(combine, stream, &c, &why), DECODE_COMBINE_KERNEL, &why);
 	check(cuStreamSynchronize(stream), "run");
 
 	static uint16_t out[BATCH][HEADS][LATENT];
