@@ -24,11 +24,11 @@ func Default() (*Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("no place for a cache: %w; set %s to a directory, or to %s", err, Variable, Off)
 		}
-		return New(filepath.Join(user, "mlagen"), 0), nil
+		dir = filepath.Join(user, "mlagen") // relative where HOME is
 	}
-	dir, err := filepath.Abs(dir)
+	absolute, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Variable, err)
+		return nil, fmt.Errorf("cache %s: %w; set %s to an absolute path", dir, err, Variable)
 	}
-	return New(dir, 0), nil
+	return New(absolute, 0), nil
 }

@@ -7,8 +7,8 @@
 //
 // Entries are plain files with mode 0600 in a directory with mode 0700. They
 // are as trustworthy as that directory: a hash keeps accidents out, not an
-// owner of the same account. So a directory in which other accounts may write
-// is not used.
+// owner of the same account. So a directory in which other accounts may write,
+// or that is another's, root's aside, is not used.
 package cache
 
 import (
@@ -72,7 +72,9 @@ func (s *Store) open() (*os.Root, error) {
 		return nil, err
 	}
 	info, err := root.Stat(".")
-	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+	if err == nil && foreign(info) {
+		err = fmt.Errorf("cache %s is another account's, who may write to it; use a directory of your own", s.dir)
+	} else if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
 		err = fmt.Errorf("cache %s has mode %04o: others may write to it; use a directory of your own, or chmod 700", s.dir, info.Mode().Perm())
 	}
 	if err != nil {

@@ -208,4 +208,10 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s=%s: %q", Variable, value, got)
 		}
 	}
+	// A cache that follows the working directory would be another one everywhere.
+	t.Setenv(Variable, "")
+	t.Setenv("HOME", "rel")
+	if s, err := Default(); err == nil && !filepath.IsAbs(s.Dir()) {
+		t.Errorf("HOME=rel: %q", s.Dir())
+	}
 }
