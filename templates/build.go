@@ -62,13 +62,13 @@ func Kernels() []Info {
 }
 
 // Build generates the kernel called name. Zero fields of the spec take their
-// defaults; a spec that cannot be built gives a *SpecError.
+// defaults, fields that it has no use for (see Fields) are ignored; a spec that cannot be built gives a *SpecError.
 func Build(name string, s Spec) (*gen.Output, error) {
 	t, err := find(name)
 	if err != nil {
 		return nil, err
 	}
-	s = t.family.defaults(s)
+	s = t.family.defaults(t.clear(s))
 	if err := t.family.validate(s); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func Defaults(name string, s Spec) (Spec, error) {
 	if err != nil {
 		return s, err
 	}
-	return t.family.defaults(s), nil
+	return t.family.defaults(t.clear(s)), nil
 }
 
 func find(name string) (template, error) {

@@ -48,7 +48,11 @@ the same bytes is left alone. Flags left out take the kernels' defaults.`,
 			if err := noArguments("bind", args); err != nil {
 				return err
 			}
-			s, err := spec()
+			op, ok := bindings[f.op]
+			if !ok {
+				return usagef("-op %q cannot be bound; decode and prefill can", f.op)
+			}
+			s, err := spec(op.kernels...)
 			if err != nil {
 				return err
 			}
@@ -57,21 +61,19 @@ the same bytes is left alone. Flags left out take the kernels' defaults.`,
 	}
 }
 
-// bindings are the operations that can be bound: how their kernels are
+// bindings are the operations that can be bound: their kernels, how these are
 // generated, and what a binding is called.
 var bindings = map[string]struct {
+	kernels []string
 	binding func(templates.Spec) (*bind.Binding, error)
 	stem    func(templates.Spec) string
 }{
-	"decode":  {decodeBinding, decodeStem},
-	"prefill": {prefillBinding, prefillStem},
+	"decode":  {[]string{"absorb-decode", "decode-schedule", "decode-combine"}, decodeBinding, decodeStem},
+	"prefill": {[]string{"expand-prefill", "expand-schedule"}, prefillBinding, prefillStem},
 }
 
 func (a *app) bindKernels(f *bindFlags, s templates.Spec) error {
-	op, ok := bindings[f.op]
-	if !ok {
-		return usagef("-op %q cannot be bound; decode and prefill can", f.op)
-	}
+	op := bindings[f.op]
 	if at, err := os.Stat(f.dir); err != nil || !at.IsDir() {
 		return usagef("-out-dir %q is no folder; make it first, or name another", f.dir)
 	}
@@ -140,10 +142,14 @@ func decodeStem(s templates.Spec) string {
 		is, standard int
 	}{
 		{"b", s.BlockH, standard.BlockH}, {"l", s.Latent, standard.Latent}, {"r", s.Rope, standard.Rope}, {"s", s.Stages, standard.Stages},
+		{"c", s.Cluster, standard.Cluster}, {"p", s.PieceCost, standard.PieceCost},
 	} {
 		if part.is != part.standard {
 			stem += fmt.Sprintf("_%s%d", part.letter, part.is)
 		}
+	}
+	if s.Evict != standard.Evict {
+		stem += "_e" + s.Evict
 	}
 	return stem
 }

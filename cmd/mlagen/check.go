@@ -56,10 +56,16 @@ on the emulator.`,
 				return a.checkRandom(ctx, draw, d, *seed)
 			}
 			if *atExtremes {
+				if err := onlyFlags(fs, "-extremes runs checks of its own", "extremes", "device"); err != nil {
+					return err
+				}
 				return a.checkExtremes(d, args)
 			}
 			if len(args) == 0 {
 				return usagef("check needs case files, -random or -extremes")
+			}
+			if err := onlyFlags(fs, "files are checked as they are", "device", "seeds", "seed", "sms", "dump"); err != nil {
+				return err
 			}
 			if *sms < 0 || *sms > 0 && !d.emulated {
 				return usagef("-sms %d: it is the number of multiprocessors of an emulated device", *sms)

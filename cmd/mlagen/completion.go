@@ -9,6 +9,7 @@ import (
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
+	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/templates"
 )
 
@@ -84,9 +85,16 @@ func flagValues(command, name string) []string {
 		return []string{"emu", "cuda"}
 	case "rotate":
 		return []string{"interleaved", "half"}
+	case "partial":
+		return []string{"f32", "bf16", "fp16"}
+	case "evict":
+		return []string{"normal"}
 	case "op":
-		if command == "bind" {
+		switch command {
+		case "bind":
 			return []string{"decode", "prefill"}
+		case "check":
+			return cases.Ops
 		}
 		return []string{"decode", "schedule", "prefill", "extend", "upproject", "absorb", "load", "stream"}
 	}

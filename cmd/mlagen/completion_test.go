@@ -59,6 +59,7 @@ func TestBashCompletes(t *testing.T) {
 		"mlagen emit -kernel absorb": "absorb-decode absorb-q absorb-o",
 		"mlagen emit -dtype ":        "bf16 fp16",
 		"mlagen bind -op ":           "decode prefill",
+		"mlagen check -op a":         "absorb append",
 		"mlagen completion ":         "bash zsh fish",
 		"mlagen list -j":             "-json",
 		"mlagen verify complet":      "completion.go completion_test.go",
@@ -91,8 +92,21 @@ func TestFlagValues(t *testing.T) {
 			t.Errorf("bind -op %s: %s", op, stderr)
 		}
 	}
-	for _, way := range flagValues("emit", "rotate") {
-		if code, _, stderr := mlagen("emit", "-kernel", "append-kv", "-rotate", way); code != 0 {
+	for _, op := range flagValues("check", "op") {
+		if _, _, stderr := mlagen("check", "-random", "1", "-op", op, "-failures", "/dev/null/none"); !strings.Contains(stderr, "/dev/null") {
+			t.Errorf("check -op %s: %s", op, stderr)
+		}
+	}
+	for kernel, name := range map[string]string{"append-kv": "rotate", "absorb-decode": "evict", "merge-states": "dtype"} {
+		for _, value := range flagValues("emit", name) {
+			if code, _, stderr := mlagen("emit", "-kernel", kernel, "-"+name, value); code != 0 {
+				t.Error(stderr)
+			}
+		}
+	}
+	for _, value := range flagValues("emit", "partial") {
+		dtype := strings.Replace(value, "f32", "bf16", 1)
+		if code, _, stderr := mlagen("emit", "-kernel", "merge-states", "-dtype", dtype, "-partial", value); code != 0 {
 			t.Error(stderr)
 		}
 	}

@@ -16,13 +16,17 @@ import (
 )
 
 // specFlags defines the flags of a spec; the returned function reads it once
-// they are parsed.
-func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
+// they are parsed, and refuses those that none of the kernels has a use for, none being a file's.
+func specFlags(fs *flag.FlagSet) func(kernels ...string) (templates.Spec, error) {
 	var s templates.Spec
-	numbers := map[string]*int{}
+	numbers, words := map[string]*int{}, map[string]*string{}
 	number := func(p *int, name, text string) {
 		fs.IntVar(p, name, 0, text)
 		numbers[name] = p
+	}
+	word := func(p *string, name, text string) {
+		fs.StringVar(p, name, "", text)
+		words[name] = p
 	}
 	number(&s.Heads, "heads", "query `heads` of a token")
 	number(&s.SQ, "sq", "query `tokens` per request")
@@ -36,17 +40,31 @@ func specFlags(fs *flag.FlagSet) func() (templates.Spec, error) {
 	number(&s.Page, "page", "`tokens` per page of the cache")
 	number(&s.Stages, "stages", "`tiles` in flight")
 	number(&s.Cluster, "cluster", "`CTAs` per cluster")
-	fs.StringVar(&s.Evict, "evict", "", "decode: how the L2 `keeps` pages: normal, or evicted first when left out")
+	word(&s.Evict, "evict", "decode: how the L2 `keeps` pages: normal, or evicted first when left out")
 	number(&s.PieceCost, "piece-cost", "decode-schedule: what a cut costs, in `tiles`")
-	fs.StringVar(&s.DType, "dtype", "", "element `type`: bf16 or fp16")
-	fs.StringVar(&s.Partial, "partial", "", "`type` of the partial outputs that merge-states takes: f32, or the element type")
-	fs.StringVar(&s.Rotate, "rotate", "", "`way` in which append-kv rotates rope keys: interleaved or half (default not at all)")
-	return func() (templates.Spec, error) {
+	word(&s.DType, "dtype", "element `type`: bf16 or fp16")
+	word(&s.Partial, "partial", "`type` of the partial outputs that merge-states takes: f32, or the element type")
+	word(&s.Rotate, "rotate", "`way` in which append-kv rotates rope keys: interleaved or half (default not at all)")
+	return func(kernels ...string) (templates.Spec, error) {
+		var used []string
+		for _, k := range kernels {
+			names, err := templates.Fields(k)
+			if err != nil {
+				return s, usageError{err}
+			}
+			used = append(used, names...)
+		}
 		var err error
 		fs.Visit(func(f *flag.Flag) {
-			// Zero stands for the default inside; given by hand it is a mistake.
-			if p := numbers[f.Name]; p != nil && *p < 1 && err == nil {
-				err = usagef("%s %d cannot be built: it must be at least 1; the nearest that can is 1", f.Name, *p)
+			number, word := numbers[f.Name], words[f.Name]
+			switch {
+			case number == nil && word == nil || err != nil:
+			case len(kernels) == 0:
+				err = usagef("-%s goes with -kernel: the manifest of a file has its spec", f.Name)
+			case !slices.Contains(used, f.Name):
+				err = usagef("-%s %v: there is no use for it in %s; leave it out", f.Name, f.Value, strings.Join(kernels, ", "))
+			case number != nil && *number < 1: // zero stands for the default inside; given by hand it is a mistake
+				err = usagef("%s %d cannot be built: it must be at least 1; the nearest that can is 1", f.Name, *number)
 			}
 		})
 		return s, err
@@ -78,9 +96,10 @@ func (a *app) emit() *ffcli.Command {
 		ShortHelp:  "print the PTX of a kernel",
 		LongHelp: `emit generates a kernel and writes its PTX, and on request the manifest that
 says how to launch it, and code in Go or C that does. A spec that cannot be built
-is refused with the reason and the nearest that can be (exit status 2). Files
-appear whole or not at all; one that already holds the same bytes is left alone.
-Flags left out take the kernel's defaults.
+is refused with the reason and the nearest that can be (exit status 2), and so is
+a flag that the kernel has no use for. Files appear whole or not at all; one that
+already holds the same bytes is left alone. Flags left out take the kernel's
+defaults.
 
 With -go the PTX and the manifest are written beside the Go file, which embeds
 them. It imports package runtime alone and has a type named after the file, with
@@ -94,7 +113,10 @@ The C header needs nothing but the driver's cuda.h.`,
 			if err := noArguments("emit", args); err != nil {
 				return err
 			}
-			s, err := spec()
+			if err := knownKernel(f.kernel); err != nil {
+				return err
+			}
+			s, err := spec(f.kernel)
 			if err != nil {
 				return err
 			}
@@ -110,9 +132,6 @@ The C header needs nothing but the driver's cuda.h.`,
 }
 
 func (a *app) emitKernel(f *emitFlags, s templates.Spec) error {
-	if err := knownKernel(f.kernel); err != nil {
-		return err
-	}
 	built, err := templates.Build(f.kernel, s)
 	var refused *templates.SpecError
 	if errors.As(err, &refused) {

@@ -29,23 +29,26 @@ FLOP and the bytes that it brings, held against an H200's (roofline). FILE is PT
 that emit wrote, with its manifest (.json) beside it.`,
 		FlagSet: fs,
 		Exec: func(_ context.Context, args []string) error {
-			s, err := spec()
-			if err != nil {
-				return err
-			}
 			var c *card
+			var err error
 			switch {
 			case len(args) > 1:
 				return usagef("explain takes one file and got %q", args)
 			case len(args) == 1 && *kernel != "":
 				return usagef("explain takes a file or -kernel, and got %s and %s", args[0], *kernel)
 			case len(args) == 1:
+				if _, err := spec(); err != nil {
+					return err
+				}
 				c, err = cardOfFile(args[0])
 			default:
 				if err := knownKernel(*kernel); err != nil {
 					return err
 				}
-				c, err = cardOfKernel(*kernel, s)
+				var s templates.Spec
+				if s, err = spec(*kernel); err == nil {
+					c, err = cardOfKernel(*kernel, s)
+				}
 			}
 			if err != nil {
 				return err
@@ -82,6 +85,9 @@ func cardOfFile(file string) (*card, error) {
 	text, err := readFile(file)
 	if err != nil {
 		return nil, err
+	}
+	if filepath.Ext(file) == ".json" {
+		return nil, usagef("%s is a manifest: name the PTX that it describes, which lies beside it", file)
 	}
 	beside := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
 	m, err := readManifest(beside)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
@@ -217,4 +218,15 @@ func noArguments(command string, args []string) error {
 		return usagef("%s takes no arguments after its flags and got %q", command, args)
 	}
 	return nil
+}
+
+// onlyFlags refuses flags other than the named ones, which have no say where
+// one of these was given; because says why.
+func onlyFlags(fs *flag.FlagSet, because string, names ...string) (err error) {
+	fs.Visit(func(f *flag.Flag) {
+		if err == nil && !slices.Contains(names, f.Name) {
+			err = usagef("%s: -%s does not go with it", because, f.Name)
+		}
+	})
+	return err
 }

@@ -78,7 +78,7 @@ defaults.`,
 			if err := noArguments("run", args); err != nil {
 				return err
 			}
-			s, err := spec()
+			s, err := spec("absorb-decode", "decode-schedule", "decode-combine")
 			if err != nil {
 				return err
 			}

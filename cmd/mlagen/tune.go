@@ -15,6 +15,7 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"github.com/mlagen/mlagen/runtime/tune"
+	"github.com/mlagen/mlagen/templates"
 )
 
 // tuneFlags are the flags of tune.
@@ -70,7 +71,13 @@ with a reason, one that does not fit.`,
 				return err
 			}
 			if f.load != "" {
+				if err := onlyFlags(fs, "-load tunes nothing", "load", "device", "sq"); err != nil {
+					return err
+				}
 				return a.loadTuned(&f)
+			}
+			if f.out == "-" && f.csv == "-" {
+				return usagef("-o and -csv are both -")
 			}
 			return a.runTune(ctx, &f)
 		},
@@ -132,6 +139,9 @@ func (a *app) runTune(ctx context.Context, f *tuneFlags) (err error) {
 		},
 	})
 	p.done()
+	if refused := (*templates.SpecError)(nil); choices == nil && errors.As(err, &refused) {
+		return usageError{err}
+	}
 	if choices == nil {
 		return err
 	}
