@@ -43,7 +43,7 @@ type config struct {
 	capacity int // how many are served at a time
 	prompt   int // tokens at most
 	generate int // tokens at most
-	pages    int // in the cache; 0 = too few for a full batch of the longest
+	pages    int // in the cache
 	seed     uint64
 	balanced bool
 	verify   bool
@@ -116,8 +116,10 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 	if !ok {
 		return c, fmt.Errorf("-device %q does not exist; the devices are emu and cuda", c.device)
 	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for _, n := range numbers {
-		if *n.to == 0 {
+		if !given[n.name] {
 			*n.to = n.of(d)
 		}
 		if *n.to < 1 {
@@ -125,7 +127,7 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 		}
 	}
 	longest := pagesOf(c.context())
-	if c.pages == 0 {
+	if !given["pages"] {
 		c.pages = max(longest, c.capacity*longest/2)
 	}
 	if c.pages < longest {

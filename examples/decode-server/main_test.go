@@ -120,6 +120,8 @@ func TestUsage(t *testing.T) {
 		"there are flags only":           {"serve"},
 		"-heads was -1":                  {"-heads", "-1"},
 		"must be at least 7":             {"-pages", "6"},
+		"-pages was 0":                   {"-pages", "0"},
+		"-requests was 0":                {"-requests", "0"},
 	} {
 		var stdout, stderr strings.Builder
 		if code := run(args, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {
