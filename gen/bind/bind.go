@@ -75,17 +75,21 @@ func (b *Binding) Files() ([]File, error) {
 // fileName returns the name of a kernel's files without extension.
 func (b *Binding) fileName(k *Kernel) string { return b.Stem + "_" + strings.ToLower(k.Field) }
 
-// code returns the Go file.
-func (b *Binding) code() *jen.File {
-	f := jen.NewFile(b.Package)
+// newFile begins a Go file of the package.
+func newFile(pkg string) *jen.File {
+	f := jen.NewFile(pkg)
 	f.HeaderComment(header)
 	f.ImportName(runtimePkg, "runtime")
 	f.Anon("embed")
-
 	f.Comment("A runtime of another generation does not have this constant.")
 	f.Const().Id("_").Op("=").Qual(runtimePkg, abi)
 	f.Line()
+	return f
+}
 
+// code returns the Go file.
+func (b *Binding) code() *jen.File {
+	f := newFile(b.Package)
 	var embedded, parsed []jen.Code
 	for i := range b.Kernels {
 		k := &b.Kernels[i]

@@ -53,7 +53,23 @@ func TestFiles(t *testing.T) {
 	}
 
 	code := files[4].Data
-	golden := filepath.Join("testdata", "sample.golden")
+	isGolden(t, "sample.golden", code)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "", code, parser.ParseComments)
+	if err != nil || !ast.IsGenerated(parsed) {
+		t.Errorf("not a generated Go file: %v", err)
+	}
+	for range 20 {
+		again, err := sample().Files()
+		if d := cmp.Diff(files, again); err != nil || d != "" {
+			t.Fatalf("made again: %v %s", err, d)
+		}
+	}
+}
+
+// isGolden holds a Go file against the one in testdata, and against gofmt.
+func isGolden(t *testing.T, name string, code []byte) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(golden, code, 0o666); err != nil {
 			t.Fatal(err)
@@ -66,19 +82,8 @@ func TestFiles(t *testing.T) {
 	if d := cmp.Diff(string(want), string(code)); d != "" {
 		t.Errorf("the Go file is another; if that is meant: go test ./gen/bind -update\n%s", d)
 	}
-	formatted, err := format.Source(code)
-	if err != nil || string(formatted) != string(code) {
+	if formatted, err := format.Source(code); err != nil || string(formatted) != string(code) {
 		t.Errorf("not formatted: %v", err)
-	}
-	parsed, err := parser.ParseFile(token.NewFileSet(), "", code, parser.ParseComments)
-	if err != nil || !ast.IsGenerated(parsed) {
-		t.Errorf("not a generated Go file: %v", err)
-	}
-	for range 20 {
-		again, err := sample().Files()
-		if d := cmp.Diff(files, again); err != nil || d != "" {
-			t.Fatalf("made again: %v %s", err, d)
-		}
 	}
 }
 

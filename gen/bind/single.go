@@ -41,13 +41,7 @@ func (b *Single) Code() ([]byte, error) {
 	if b.Manifest.Launch == nil {
 		return nil, &OptionError{"go", b.Name, "its manifest has no launch rules; package runtime launches it"}
 	}
-	f := jen.NewFile(b.Package)
-	f.HeaderComment(header)
-	f.ImportName(runtimePkg, "runtime")
-	f.Anon("embed")
-	f.Comment("A runtime of another generation does not have this constant.")
-	f.Const().Id("_").Op("=").Qual(runtimePkg, abi)
-	f.Line()
+	f := newFile(b.Package)
 	ptx, man := localName(b.Stem)+"PTX", localName(b.Stem)+"Manifest"
 	f.Comment("Not to be accessed directly.")
 	f.Var().Defs(

@@ -2,13 +2,8 @@ package bind
 
 import (
 	"errors"
-	"go/format"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
 )
@@ -38,22 +33,7 @@ func TestSingle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "single.golden")
-	if *update {
-		if err := os.WriteFile(golden, code, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(code)); d != "" {
-		t.Errorf("the Go file is another; if that is meant: go test ./gen/bind -update\n%s", d)
-	}
-	if formatted, err := format.Source(code); err != nil || string(formatted) != string(code) {
-		t.Errorf("not formatted: %v", err)
-	}
+	isGolden(t, "single.golden", code)
 	for range 10 {
 		if again, err := single().Code(); err != nil || string(again) != string(code) {
 			t.Fatalf("made again it is another: %v", err)

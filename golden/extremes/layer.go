@@ -75,28 +75,9 @@ func millionTokensLayer(e *Env) (figures string, err error) {
 		want.Out = append(want.Out, oracle.AbsorbOutput(w, h, attended.Row(h))...)
 	}
 
-	var ptrs []runtime.Ptr
-	defer func() {
-		for _, at := range ptrs {
-			err = errors.Join(err, e.Driver.Free(at))
-		}
-	}()
-	alloc := func(name string, size int64) runtime.Ptr {
-		at, failed := e.Driver.Alloc(name, size)
-		if failed == nil {
-			ptrs = append(ptrs, at)
-		}
-		err = errors.Join(err, failed)
-		return at
-	}
-	upload := func(name string, data []byte) runtime.Ptr {
-		at := alloc(name, int64(len(data)))
-		if err == nil {
-			err = e.Driver.Upload(at, data)
-		}
-		return at
-	}
-	values := func(name string, x []float32) runtime.Ptr { return upload(name, dtype.BF16.Encode(nil, x)) }
+	m := &memory{driver: e.Driver}
+	defer func() { err = errors.Join(err, m.free()) }()
+	values := func(name string, x []float32) runtime.Ptr { return m.upload(name, dtype.BF16.Encode(nil, x)) }
 	width := (n + page - 1) / page
 	var table []byte
 	for i := range width {
@@ -104,25 +85,25 @@ func millionTokensLayer(e *Env) (figures string, err error) {
 	}
 	a := runtime.LayerArgs{
 		LayerStep: runtime.LayerStep{
-			KVLen:      runtime.Dense(upload("kv_len", binary.LittleEndian.AppendUint32(nil, uint32(n))), runtime.S32, 1),
-			BlockTable: runtime.Dense(upload("block_table", table), runtime.S32, 1, int64(width)),
+			KVLen:      runtime.Dense(m.upload("kv_len", binary.LittleEndian.AppendUint32(nil, uint32(n))), runtime.S32, 1),
+			BlockTable: runtime.Dense(m.upload("block_table", table), runtime.S32, 1, int64(width)),
 		},
 		Q:       runtime.Dense(values("q", q), runtime.BF16, 1, heads, queryWidth),
 		KV:      runtime.Dense(values("kv", records), runtime.BF16, pages, page, record),
 		Weights: runtime.Dense(values("w_kv_b", weights), runtime.BF16, heads, nope+value, latent),
-		Out:     runtime.Dense(alloc("out", 2*heads*value), runtime.BF16, 1, heads, value),
+		Out:     runtime.Dense(m.alloc("out", 2*heads*value), runtime.BF16, 1, heads, value),
 		Scale:   scale,
 	}
 	for _, path := range []plan.Path{plan.Absorb, plan.Expand} {
 		p, failed := l.Plan([]plan.Request{{New: 1, Prefix: n - 1}}, runtime.LayerOptions{Workspace: room, Paths: []plan.Path{path}})
-		if err = errors.Join(err, failed); err != nil {
+		if err := errors.Join(m.err, failed); err != nil {
 			return "", err
 		}
 		a.Plan = p
-		a.Schedule = runtime.Buffer{Ptr: alloc("schedule", p.ScheduleBytes), Bytes: p.ScheduleBytes}
-		a.Workspace = runtime.Buffer{Ptr: alloc("workspace", p.WorkspaceBytes), Bytes: p.WorkspaceBytes}
-		if err != nil {
-			return "", err
+		a.Schedule = runtime.Buffer{Ptr: m.alloc("schedule", p.ScheduleBytes), Bytes: p.ScheduleBytes}
+		a.Workspace = runtime.Buffer{Ptr: m.alloc("workspace", p.WorkspaceBytes), Bytes: p.WorkspaceBytes}
+		if m.err != nil {
+			return "", m.err
 		}
 		err = errors.Join(e.Driver.Fill(a.Out.Ptr, 0xff, 2*heads*value), l.Schedule(s, a.LayerStep))
 		if err != nil {

@@ -52,48 +52,29 @@ func manyQueries(e *Env) (figures string, err error) {
 	}
 	q, up, kRope := rows(heads*queryWidth, 1), rows(heads*upWidth, 0.25), rows(rope, 0.25)
 
-	var ptrs []runtime.Ptr
-	defer func() {
-		for _, at := range ptrs {
-			err = errors.Join(err, e.Driver.Free(at))
-		}
-	}()
-	alloc := func(name string, size int64) runtime.Ptr {
-		at, failed := e.Driver.Alloc(name, size)
-		if failed == nil {
-			ptrs = append(ptrs, at)
-		}
-		err = errors.Join(err, failed)
-		return at
-	}
-	upload := func(name string, data []byte) runtime.Ptr {
-		at := alloc(name, int64(len(data)))
-		if err == nil {
-			err = e.Driver.Upload(at, data)
-		}
-		return at
-	}
+	m := &memory{driver: e.Driver}
+	defer func() { err = errors.Join(err, m.free()) }()
 	repeated := func(name string, of [][]float32) runtime.Ptr {
 		var data []byte
 		for i := range n {
 			data = dtype.BF16.Encode(data, of[i%period])
 		}
-		return upload(name, data)
+		return m.upload(name, data)
 	}
 	tokens := int64(n)
-	cu := upload("cu", binary.LittleEndian.AppendUint32(make([]byte, 4), uint32(n)))
+	cu := m.upload("cu", binary.LittleEndian.AppendUint32(make([]byte, 4), uint32(n)))
 	a := runtime.PrefillArgs{
 		Sequences: 1, Scale: scale,
 		Q:     runtime.Dense(repeated("q", q), runtime.BF16, tokens, heads, queryWidth),
 		KVUp:  runtime.Dense(repeated("kv_up", up), runtime.BF16, tokens, heads, upWidth),
 		KRope: runtime.Dense(repeated("k_rope", kRope), runtime.BF16, tokens, rope),
-		Out:   runtime.Dense(alloc("out", 2*tokens*heads*value), runtime.BF16, tokens, heads, value),
-		LSE:   runtime.Dense(alloc("lse", 4*tokens*heads), runtime.F32, tokens, heads),
+		Out:   runtime.Dense(m.alloc("out", 2*tokens*heads*value), runtime.BF16, tokens, heads, value),
+		LSE:   runtime.Dense(m.alloc("lse", 4*tokens*heads), runtime.F32, tokens, heads),
 	}
 	a.Schedule.Bytes = p.ScheduleBytes(1, n)
-	a.Schedule.Ptr = alloc("schedule", a.Schedule.Bytes)
-	if err != nil {
-		return "", err
+	a.Schedule.Ptr = m.alloc("schedule", a.Schedule.Bytes)
+	if m.err != nil {
+		return "", m.err
 	}
 	s, err := e.Driver.NewStream()
 	if err != nil {

@@ -35,7 +35,7 @@ type rig struct {
 
 	d        *runtime.Decode
 	s        runtime.Stream
-	ptrs     []runtime.Ptr
+	m        memory
 	queries  [][]float32 // of a class: [heads][record]
 	records  [][]float32
 	args     runtime.DecodeArgs
@@ -47,7 +47,7 @@ type rig struct {
 // newRig loads the kernels and fills the memory for batch requests of up to so
 // many tokens.
 func newRig(e *Env, heads, batch, tokens int, seed uint64) (_ *rig, err error) {
-	r := &rig{e: e, heads: heads, batch: batch, pages: 5, classes: 4, width: tokens/page + 1, known: map[[2]int]oracle.Result{}}
+	r := &rig{e: e, m: memory{driver: e.Driver}, heads: heads, batch: batch, pages: 5, classes: 4, width: tokens/page + 1, known: map[[2]int]oracle.Result{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -85,33 +85,24 @@ func newRig(e *Env, heads, batch, tokens int, seed uint64) (_ *rig, err error) {
 		}
 	}
 	n, h := int64(batch), int64(heads)
-	place := func(name string, data []byte) runtime.Ptr {
-		p, failed := r.alloc(name, int64(len(data)))
-		if failed == nil && len(data) > 0 {
-			failed = e.Driver.Upload(p, data)
-		}
-		err = errors.Join(err, failed)
-		return p
-	}
 	r.args = runtime.DecodeArgs{
 		Batch: batch, Scale: scale,
-		Q:          runtime.Dense(place("q", q), runtime.BF16, n, 1, h, record),
-		KV:         runtime.Dense(place("kv", kv), runtime.BF16, int64(r.pages), page, record),
-		BlockTable: runtime.Dense(place("block_table", table), runtime.S32, n, int64(r.width)),
-		KVLen:      runtime.Dense(place("kv_len", make([]byte, 4*batch)), runtime.S32, n),
-		Out:        runtime.Dense(place("out", make([]byte, 2*batch*heads*latent)), runtime.BF16, n, 1, h, latent),
-		LSE:        runtime.Dense(place("lse", make([]byte, 4*batch*heads)), runtime.F32, n, 1, h),
+		Q:          runtime.Dense(r.m.upload("q", q), runtime.BF16, n, 1, h, record),
+		KV:         runtime.Dense(r.m.upload("kv", kv), runtime.BF16, int64(r.pages), page, record),
+		BlockTable: runtime.Dense(r.m.upload("block_table", table), runtime.S32, n, int64(r.width)),
+		KVLen:      runtime.Dense(r.m.upload("kv_len", make([]byte, 4*batch)), runtime.S32, n),
+		Out:        runtime.Dense(r.m.upload("out", make([]byte, 2*batch*heads*latent)), runtime.BF16, n, 1, h, latent),
+		LSE:        runtime.Dense(r.m.upload("lse", make([]byte, 4*batch*heads)), runtime.F32, n, 1, h),
 	}
 	for _, b := range []struct {
 		to    *runtime.Buffer
 		name  string
 		bytes int64
 	}{{&r.args.Schedule, "schedule", r.d.ScheduleBytes(batch, 0)}, {&r.args.Workspace, "workspace", r.d.WorkspaceBytes(batch, 0)}} {
-		p, failed := r.alloc(b.name, b.bytes)
-		*b.to, err = runtime.Buffer{Ptr: p, Bytes: b.bytes}, errors.Join(err, failed)
+		*b.to = runtime.Buffer{Ptr: r.m.alloc(b.name, b.bytes), Bytes: b.bytes}
 	}
 	r.schedule = runtime.ScheduleArgs{Batch: batch, KVLen: r.args.KVLen, Buffer: r.args.Schedule}
-	return r, err
+	return r, r.m.err
 }
 
 // load loads the kernels.
@@ -124,14 +115,6 @@ func (r *rig) load() error {
 	return err
 }
 
-func (r *rig) alloc(name string, size int64) (runtime.Ptr, error) {
-	p, err := r.e.Driver.Alloc(name, size)
-	if err == nil {
-		r.ptrs = append(r.ptrs, p)
-	}
-	return p, err
-}
-
 func (r *rig) close() error {
 	var errs []error
 	if r.d != nil {
@@ -140,11 +123,7 @@ func (r *rig) close() error {
 	if r.s != nil {
 		errs = append(errs, r.s.Destroy())
 	}
-	for _, p := range r.ptrs {
-		errs = append(errs, r.e.Driver.Free(p))
-	}
-	r.ptrs = nil
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.m.free())...)
 }
 
 // lengthen sets the requests' lengths.

@@ -23,6 +23,13 @@ $loop:
 	setp.lt.u32 %p0, %r1, 1000;
 	@%p0 bra $loop;
 	st.global.f32 [%mine], %f0;`))
+	bothWays(b, p, LaunchConfig{Block: Dim{256, 1, 1}, Shared: 8192}, "Mlane/s", func(s Stats) float64 { return float64(s.Instructions) / 1e6 })
+}
+
+// bothWays times launches with and without the observers, and reports what they
+// count a second.
+func bothWays(b *testing.B, p *Program, c LaunchConfig, unit string, count func(Stats) float64) {
+	b.Helper()
 	for _, quiet := range []bool{false, true} {
 		b.Run(fmt.Sprintf("hazards=%v", !quiet), func(b *testing.B) {
 			m := New(Config{NoHazards: quiet})
@@ -30,16 +37,16 @@ $loop:
 			if err != nil {
 				b.Fatal(err)
 			}
-			params := binary.LittleEndian.AppendUint64(nil, out)
-			var n uint64
+			c.Params = binary.LittleEndian.AppendUint64(nil, out)
+			n := 0.0
 			for b.Loop() {
-				r, err := m.Launch(p, "k", LaunchConfig{Block: Dim{256, 1, 1}, Shared: 8192, Params: params})
+				r, err := m.Launch(p, "k", c)
 				if err != nil || len(r.Hazards) > 0 {
 					b.Fatal(err, r.Hazards)
 				}
-				n += r.Stats.Instructions
+				n += count(r.Stats)
 			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mlane/s")
+			b.ReportMetric(n/b.Elapsed().Seconds(), unit)
 		})
 	}
 }
@@ -105,23 +112,5 @@ $loop:
 	setp.lt.u32 %p0, %r1, 100;
 	@%p0 bra $loop;
 	st.global.f32 [%mine], %f20;`))
-	for _, quiet := range []bool{false, true} {
-		b.Run(fmt.Sprintf("hazards=%v", !quiet), func(b *testing.B) {
-			m := New(Config{NoHazards: quiet})
-			out, err := m.Alloc("out", 4096)
-			if err != nil {
-				b.Fatal(err)
-			}
-			params := binary.LittleEndian.AppendUint64(nil, out)
-			var n uint64
-			for b.Loop() {
-				r, err := m.Launch(p, "k", LaunchConfig{Block: Dim{128, 1, 1}, Shared: 17408, Params: params})
-				if err != nil || len(r.Hazards) > 0 {
-					b.Fatal(err, r.Hazards)
-				}
-				n += r.Stats.WgmmaFLOPs
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
-	}
+	bothWays(b, p, LaunchConfig{Block: Dim{128, 1, 1}, Shared: 17408}, "GFLOP/s", func(s Stats) float64 { return float64(s.WgmmaFLOPs) / 1e9 })
 }
