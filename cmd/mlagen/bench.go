@@ -139,6 +139,8 @@ the texts are told apart.`,
 				return a.benchExtend(&f)
 			}
 			if f.op == "load" {
+				ctx, stop := interruptible(ctx)
+				defer stop()
 				return a.benchLoad(ctx, &f)
 			}
 			anchors, err := f.shapes()

@@ -18,9 +18,12 @@ import (
 	"github.com/mlagen/mlagen/runtime/cache"
 )
 
+// commandVariable makes this program the command, in a process of its own.
+const commandVariable = "MLAGEN_TEST_COMMAND"
+
 // TestMain: bench -op load starts this program anew, which is then the command.
 func TestMain(m *testing.M) {
-	if os.Getenv(loadPhaseVariable) != "" {
+	if os.Getenv(loadPhaseVariable) != "" || os.Getenv(commandVariable) != "" {
 		main()
 	}
 	os.Exit(m.Run())

@@ -53,6 +53,8 @@ on the emulator.`,
 				if *atExtremes || len(args) > 0 || *seeds != 1 || *sms != 0 || *dump != "" {
 					return usagef("-random and -for draw cases, schedules and devices themselves; they take neither files, -extremes, -seeds, -sms nor -dump")
 				}
+				ctx, stop := interruptible(ctx)
+				defer stop()
 				return a.checkRandom(ctx, draw, d, *seed)
 			}
 			if *atExtremes {

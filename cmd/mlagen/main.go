@@ -49,6 +49,15 @@ func again(ctx context.Context, stdout io.Writer, args []string, settings ...str
 	return err
 }
 
+// interruptible returns a context that an interrupt cancels, for a command that
+// then ends in good order. A second interrupt ends the process, as the first does
+// with other commands.
+func interruptible(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, stop = signal.NotifyContext(ctx, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 // app is the world of one run.
 type app struct {
 	stdin          io.Reader
@@ -83,9 +92,7 @@ func (a *app) main(args []string) int {
 	case err != nil:
 		err = usageError{err}
 	default:
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stop()
-		err = root.Run(ctx)
+		err = root.Run(context.Background())
 	}
 	var usage usageError
 	switch {

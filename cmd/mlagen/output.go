@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 )
@@ -22,37 +24,9 @@ type output struct {
 // end. A file that already holds the bytes is not touched. What is no file, such
 // as a pipe or /dev/null, is never replaced by one: it is written into, last.
 func writeOutputs(stdout io.Writer, outputs ...output) (err error) {
-	temps := map[string]string{} // by what they become
-	defer func() {
-		for _, temp := range temps {
-			err = errors.Join(err, os.Remove(temp))
-		}
-	}()
-	var direct []output
-	for _, o := range outputs {
-		target, regular, err := resolve(o.place)
-		switch {
-		case err != nil:
-			return unwritten(o.place, err)
-		case !regular:
-			direct = append(direct, o)
-			continue
-		case temps[target] != "":
-			return usagef("two outputs are both %s", target)
-		}
-		if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, o.data) {
-			continue
-		}
-		if temps[target], err = writeTemp(target, o); err != nil {
-			delete(temps, target)
-			return err
-		}
-	}
-	for target, temp := range temps {
-		if err := os.Rename(temp, target); err != nil {
-			return unwritten(target, err)
-		}
-		delete(temps, target)
+	direct, err := writeFiles(outputs)
+	if err != nil {
+		return err
 	}
 	for _, o := range direct {
 		if err := o.writeInto(stdout); err != nil {
@@ -60,6 +34,46 @@ func writeOutputs(stdout io.Writer, outputs ...output) (err error) {
 		}
 	}
 	return nil
+}
+
+// writeFiles writes the outputs that become files, and returns the others. An
+// interrupt in between, which lasts milliseconds, is not heeded, so that nothing
+// stays beside their places.
+func writeFiles(outputs []output) (direct []output, err error) {
+	_, heed := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer heed()
+	temps := map[string]string{} // by what they become
+	defer func() {
+		for _, temp := range temps {
+			err = errors.Join(err, os.Remove(temp))
+		}
+	}()
+	for _, o := range outputs {
+		target, regular, err := resolve(o.place)
+		switch {
+		case err != nil:
+			return nil, unwritten(o.place, err)
+		case !regular:
+			direct = append(direct, o)
+			continue
+		case temps[target] != "":
+			return nil, usagef("two outputs are both %s", target)
+		}
+		if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, o.data) {
+			continue
+		}
+		if temps[target], err = writeTemp(target, o); err != nil {
+			delete(temps, target)
+			return nil, err
+		}
+	}
+	for target, temp := range temps {
+		if err := os.Rename(temp, target); err != nil {
+			return nil, unwritten(target, err)
+		}
+		delete(temps, target)
+	}
+	return direct, nil
 }
 
 // resolve follows links from a place to the file there or to be there; regular

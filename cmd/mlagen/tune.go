@@ -79,6 +79,8 @@ with a reason, one that does not fit.`,
 			if f.out == "-" && f.csv == "-" {
 				return usagef("-o and -csv are both -")
 			}
+			ctx, stop := interruptible(ctx)
+			defer stop()
 			return a.runTune(ctx, &f)
 		},
 	}
