@@ -206,7 +206,7 @@ fill:
 `
 
 // brokenText has a mistake in its fifth line.
-const brokenText = header + `.visible .entry broken()
+const brokenText = header + `.visible .entry broken(.param .u64 p)
 	{ nonsense.u32 1; ret; }
 `
 
