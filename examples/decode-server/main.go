@@ -55,6 +55,10 @@ var defaults = map[string]config{
 	"cuda": {heads: 16, requests: 200, capacity: 64, prompt: 4096, generate: 128},
 }
 
+// most bounds what the command line may ask for: the lists of a larger server
+// would not fit the host.
+const most = 1 << 20
+
 // open starts the device.
 func (c *config) open() (runtime.Driver, error) {
 	if c.device == "cuda" {
@@ -122,13 +126,16 @@ func parse(args []string, stderr io.Writer) (c config, err error) {
 		if !given[n.name] {
 			*n.to = n.of(d)
 		}
-		if *n.to < 1 {
-			return c, fmt.Errorf("-%s was %d, must be at least 1", n.name, *n.to)
+		if *n.to < 1 || *n.to > most {
+			return c, fmt.Errorf("-%s was %d, must be at least 1 and at most %d", n.name, *n.to, most)
 		}
 	}
 	longest := pagesOf(c.context())
 	if !given["pages"] {
 		c.pages = max(longest, c.capacity*longest/2)
+	}
+	if c.pages > most {
+		return c, fmt.Errorf("%d pages are too many, must be at most %d: say fewer with -pages, or a smaller -capacity or -prompt", c.pages, most)
 	}
 	if c.pages < longest {
 		return c, fmt.Errorf("-pages was %d, must be at least %d: a request may have %d tokens", c.pages, longest, c.context())

@@ -122,6 +122,11 @@ func TestUsage(t *testing.T) {
 		"must be at least 7":             {"-pages", "6"},
 		"-pages was 0":                   {"-pages", "0"},
 		"-requests was 0":                {"-requests", "0"},
+		"-capacity was 99999999":         {"-capacity", "99999999"},
+		"-prompt was 999999999999":       {"-prompt", "999999999999"},
+		"-generate was 9223372036854":    {"-generate", "9223372036854775807"},
+		"pages are too many":             {"-capacity", "1000000", "-prompt", "1000000"},
+		"4611686018427387904 pages":      {"-pages", "4611686018427387904"},
 	} {
 		var stdout, stderr strings.Builder
 		if code := run(args, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {
