@@ -132,6 +132,9 @@ the texts are told apart.`,
 			if f.choices != "" && f.op != "load" {
 				return usagef("-choices goes with -op load")
 			}
+			if err := f.unused(fs); err != nil {
+				return err
+			}
 			if f.op == "prefill" {
 				return a.benchPrefill(&f)
 			}
@@ -150,6 +153,29 @@ the texts are told apart.`,
 			return a.runBench(&f, anchors)
 		},
 	}
+}
+
+// unusedFlags are the flags that have no say in an operation and would pass
+// unnoticed; others are refused where it reads its own.
+var unusedFlags = map[string][]string{
+	"decode":    {"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"},
+	"schedule":  {"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"},
+	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster"},
+	"upproject": {"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"},
+	"absorb":    {"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"},
+	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel"},
+	"extend":    {"tokens", "noncausal", "parallel"},
+	"load":      {"tokens", "prefix", "workspace", "path", "noncausal"},
+}
+
+// unused refuses flags that were given and have no say in the operation.
+func (f *benchFlags) unused(fs *flag.FlagSet) (err error) {
+	fs.Visit(func(given *flag.Flag) {
+		if err == nil && slices.Contains(unusedFlags[f.op], given.Name) {
+			err = usagef("-%s has no say in -op %s", given.Name, f.op)
+		}
+	})
+	return err
 }
 
 // check refuses flags that do not go together.

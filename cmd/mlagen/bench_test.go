@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,6 +85,22 @@ func TestNumbers(t *testing.T) {
 	for _, bad := range []string{"", "x", "0", "1,,2", "-1"} {
 		if err := n.Set(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+// TestBenchUnusedFlags: a flag that has no say in an operation is refused, and
+// every operation and flag of that table exists.
+func TestBenchUnusedFlags(t *testing.T) {
+	for op, names := range unusedFlags {
+		for _, name := range names {
+			args := []string{"bench", "-op", op, "-" + name, "1"}
+			if name == "varlen" || name == "noncausal" {
+				args = args[:4]
+			}
+			if code, _, stderr := mlagen(args...); code != 2 || !strings.Contains(stderr, "-"+name+" has no say in -op "+op) {
+				t.Errorf("%q: code %d, %s", args, code, stderr)
+			}
 		}
 	}
 }
