@@ -43,8 +43,10 @@ var below = map[string][]string{
 	"ptx/manifest": {},
 	"gen":          {"ptx"},
 	"templates":    {"gen", "ptx"},
-	"runtime":      {"ptx"},
-	"golden":       {"templates", "runtime", "gen", "ptx"},
+	// Where the kernels meet the runtime that asks for them.
+	"templates/variants": {"templates", "runtime", "gen", "ptx"},
+	"runtime":            {"ptx"},
+	"golden":             {"templates", "runtime", "gen", "ptx"},
 	// What judges the kernels must not lean on them.
 	"golden/oracle": {"golden/dtype", "golden/cost"},
 	"golden/cost":   {},

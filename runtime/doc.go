@@ -8,8 +8,8 @@
 // A Driver is a device: cuda.Open of package runtime/cuda (build tag cuda), or
 // emu.Open of runtime/emu. A Variant is a kernel's PTX with its manifest. Variants
 // come from generated Go code that embeds them (mlagen bind), from files
-// (ParseVariant), or from whatever implements Source, for instance over package
-// templates, as cmd/mlagen does. Then
+// (ParseVariant), or from whatever implements Source; variants.Source of
+// templates/variants generates them on the spot. Then
 //
 //	decode, err := runtime.LoadDecode(drv, variants)
 //

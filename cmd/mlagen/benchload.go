@@ -16,6 +16,7 @@ import (
 	"github.com/mlagen/mlagen/runtime/cache"
 	"github.com/mlagen/mlagen/runtime/tune"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // loadModel is a model whose decode kernels are loaded.
@@ -23,7 +24,7 @@ type loadModel struct{ heads, sq int }
 
 // variants generates what an engine loads for the model that chooses the row
 // block by load: decode, schedule and combine for each block.
-func (m loadModel) variants(from source) (all []runtime.Variant, err error) {
+func (m loadModel) variants(from variants.Source) (all []runtime.Variant, err error) {
 	shape := runtime.DecodeShape{Heads: m.heads, SQ: m.sq, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16}
 	for _, shape.BlockH = range templates.BlockHs(m.heads * m.sq) {
 		v, err := from.Decode(shape)

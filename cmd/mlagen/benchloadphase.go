@@ -13,6 +13,7 @@ import (
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/runtime/cache"
 	"github.com/mlagen/mlagen/runtime/tune"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // loadPhaseVariable names the load that a process is started for; it prints a
@@ -68,7 +69,7 @@ func (a *app) loadInPhase(ctx context.Context, f *benchFlags, d *device, m loadM
 // loadAll loads every kernel of the model.
 func (r *loadRun) loadAll(driver runtime.Driver, m loadModel, phase bench.LoadPhase, f *benchFlags) error {
 	begin := time.Now()
-	variants, err := m.variants(source{})
+	variants, err := m.variants(variants.Source{})
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (r *loadRun) loadChosen(driver runtime.Driver, m loadModel, phase bench.Loa
 // loadDefaults is loadChosen with a file of what is chosen without measuring, for
 // many loads.
 func (r *loadRun) loadDefaults(ctx context.Context, driver runtime.Driver, m loadModel) (err error) {
-	choices, err := tune.OnDevice(ctx, driver, tune.Config{Source: source{}, Model: tune.DeepSeek(m.heads), Envelope: tune.Envelope{
+	choices, err := tune.OnDevice(ctx, driver, tune.Config{Source: variants.Source{}, Model: tune.DeepSeek(m.heads), Envelope: tune.Envelope{
 		SQ: []int{m.sq}, Batches: tune.Doubling(1, 256), Tokens: tune.Doubling(1024, 32768),
 	}})
 	if err != nil {
@@ -128,7 +129,7 @@ func (r *loadRun) loadDefaults(ctx context.Context, driver runtime.Driver, m loa
 
 // timedSource knows how long the kernels took that were asked for at once.
 type timedSource struct {
-	source
+	variants.Source
 	mu          sync.Mutex
 	first, last time.Time
 }
@@ -136,7 +137,7 @@ type timedSource struct {
 // Decode implements runtime.Source.
 func (s *timedSource) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
 	begin := time.Now()
-	v, err := s.source.Decode(shape)
+	v, err := s.Source.Decode(shape)
 	end := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

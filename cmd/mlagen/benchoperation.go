@@ -8,6 +8,7 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // operationRun is an operation that is timed shape by shape and told in a report
@@ -27,7 +28,7 @@ func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
 	if err != nil {
 		return err
 	}
-	stream, err := build("stream", templates.Spec{})
+	stream, err := variants.Build("stream", templates.Spec{})
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
 		replays = min(replays, 3)
 	}
 	b, err := bench.New(bench.Config{
-		Driver: driver, Source: source{tune: f.tune}, Stream: stream, Reference: reference,
+		Driver: driver, Source: variants.Source{Tune: f.tune}, Stream: stream, Reference: reference,
 		PoolBytes: o.pool, Replays: replays, Sustained: f.sustained,
 	})
 	if err != nil {

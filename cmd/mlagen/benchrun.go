@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/mlagen/mlagen/golden/oracle"
+	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // schedulePool is the pool, in bytes, where only schedules are timed: it is
@@ -21,7 +23,7 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 	if err != nil {
 		return err
 	}
-	stream, err := build("stream", templates.Spec{})
+	stream, err := variants.Build("stream", templates.Spec{})
 	if err != nil {
 		return err
 	}
@@ -38,7 +40,7 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 	if f.op == "schedule" && pool == 0 {
 		pool = schedulePool
 	}
-	from := source{tune: f.tune}
+	from := variants.Source{Tune: f.tune}
 	b, err := bench.New(bench.Config{
 		Driver: driver, Source: from, Stream: stream, Reference: reference,
 		PoolBytes: pool, Replays: replays, Splits: f.splits, Sustained: f.sustained,
@@ -50,7 +52,9 @@ func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
 
 	report := benchReport{device: driver.Name(), attributes: driver.Attributes(), pool: b.Pool(), sustained: f.sustained > 0}
 	p := a.progress(len(shapes) + len(f.products()))
-	r := benchRun{flags: f, bench: b, blocks: from.rowBlocks, stderr: p.writer(a.stderr)}
+	r := benchRun{flags: f, bench: b, blocks: func(heads, sq int) []int {
+		return from.RowBlocks(runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64})
+	}, stderr: p.writer(a.stderr)}
 	switch {
 	case f.op == "schedule":
 		err = r.schedules(&report, shapes, p)

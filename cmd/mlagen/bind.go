@@ -12,6 +12,7 @@ import (
 
 	"github.com/mlagen/mlagen/gen/bind"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // bindFlags are the flags of bind beside those of a spec.
@@ -116,7 +117,7 @@ func decodeBinding(s templates.Spec) (*bind.Binding, error) {
 	for _, k := range []struct{ field, name string }{
 		{"Decode", "absorb-decode"}, {"Schedule", "decode-schedule"}, {"Combine", "decode-combine"},
 	} {
-		v, err := build(k.name, s)
+		v, err := variants.Build(k.name, s)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mlagen/mlagen/gen/bind"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // prefillBinding generates the kernels of prefill.
@@ -16,7 +17,7 @@ func prefillBinding(s templates.Spec) (*bind.Binding, error) {
 	b := &bind.Binding{Op: "Prefill", Summary: fmt.Sprintf(
 		"attention over expanded keys and values for %d heads: %s, keys of %d + %d, values of %d", s.Heads, s.DType, s.Nope, s.Rope, s.Value)}
 	for _, k := range []struct{ field, name string }{{"Attend", "expand-prefill"}, {"Schedule", "expand-schedule"}} {
-		v, err := build(k.name, s)
+		v, err := variants.Build(k.name, s)
 		if err != nil {
 			return nil, err
 		}

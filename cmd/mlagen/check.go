@@ -11,6 +11,7 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 func (a *app) check() *ffcli.Command {
@@ -85,7 +86,7 @@ on the emulator.`,
 			}
 			defer func() { err = errors.Join(err, driver.Close()) }()
 			o := check.Options{
-				Driver: driver, Source: source{tune: templates.Spec{LineInfo: d.emulated}}, Dump: *dump,
+				Driver: driver, Source: variants.Source{Tune: templates.Spec{LineInfo: d.emulated}}, Dump: *dump,
 				MaxFLOP: d.maxFLOP, Hazards: d.emulated, Seeds: *seeds, Seed: *seed,
 			}
 			doubts := 0

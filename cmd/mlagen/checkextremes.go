@@ -10,6 +10,7 @@ import (
 
 	"github.com/mlagen/mlagen/golden/extremes"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // checkExtremes runs the checks of extremes, or those of the names.
@@ -28,7 +29,7 @@ func (a *app) checkExtremes(d device, names []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, driver.Close()) }()
-	e := &extremes.Env{Driver: driver, Source: source{tune: templates.Spec{LineInfo: d.emulated}}, Small: d.emulated}
+	e := &extremes.Env{Driver: driver, Source: variants.Source{Tune: templates.Spec{LineInfo: d.emulated}}, Small: d.emulated}
 	if program, err := os.Executable(); err == nil {
 		e.Again = func(ctx context.Context, files ...string) *exec.Cmd {
 			return exec.CommandContext(ctx, program, append([]string{"check", "-device", d.name}, files...)...)

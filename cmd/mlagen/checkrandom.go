@@ -16,6 +16,7 @@ import (
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // randomFlags are those of check on cases that it draws.
@@ -56,7 +57,7 @@ const (
 func (a *app) checkRandom(ctx context.Context, f randomFlags, d device, seed uint64) (err error) {
 	o := random.Options{
 		Seed: seed, Cases: *f.cases, Duration: *f.duration, Workers: *f.workers, Failures: *f.failures, Tries: shrinkTries,
-		Source: source{tune: templates.Spec{LineInfo: d.emulated}},
+		Source: variants.Source{Tune: templates.Spec{LineInfo: d.emulated}},
 		Limits: random.Limits{Seconds: *f.seconds, Emulated: d.emulated},
 	}
 	emulated := func(g random.Group) (runtime.Driver, error) { return emu.Open(emu.Options{SMs: g.SMs}) }

@@ -14,6 +14,7 @@ import (
 	"github.com/mlagen/mlagen/golden/dtype"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // runFlags are the flags of run beside those of a spec.
@@ -131,7 +132,7 @@ func (a *app) runDecode(f *runFlags, s templates.Spec) error {
 	if err != nil {
 		return err
 	}
-	variants, err := source{tune: s}.Decode(runtime.DecodeShape{
+	variants, err := variants.Source{Tune: s}.Decode(runtime.DecodeShape{
 		Heads: full.Heads, SQ: full.SQ, Latent: full.Latent, Rope: full.Rope, Page: full.Page, DType: runtime.DType(full.DType),
 	})
 	var refused *templates.SpecError

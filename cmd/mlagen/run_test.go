@@ -13,6 +13,7 @@ import (
 	"github.com/mlagen/mlagen/ptx/emu"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // report is what run -json prints.
@@ -125,7 +126,7 @@ func runWith(t *testing.T, fault string, lines bool, f runFlags) (text string, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernels, err := source{tune: s}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
+	kernels, err := variants.Source{Tune: s}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestRunOnADeviceThatTellsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernels, err := source{tune: s}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
+	kernels, err := variants.Source{Tune: s}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"github.com/mlagen/mlagen/runtime/tune"
 	"github.com/mlagen/mlagen/templates"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // tuneFlags are the flags of tune.
@@ -131,7 +131,7 @@ func (a *app) runTune(ctx context.Context, f *tuneFlags) (err error) {
 
 	p := a.progress(len(loads) + 2)
 	choices, err := tune.OnDevice(ctx, driver, tune.Config{
-		Source: source{made: new(sync.Map)}, Model: tune.DeepSeek(f.heads), Envelope: envelope, Budget: f.budget, Invariant: f.invariant,
+		Source: variants.Keeping(), Model: tune.DeepSeek(f.heads), Envelope: envelope, Budget: f.budget, Invariant: f.invariant,
 		Progress: func(now tune.Progress) {
 			if now.Phase == "search" {
 				p.step(now.Load.String())
@@ -209,7 +209,7 @@ func (a *app) loadTuned(f *tuneFlags) (err error) {
 		return usagef("-sq %v: %s has no choices for any of them", []int(f.sq), f.load)
 	}
 	read := time.Since(start)
-	decode, err := tune.LoadDecode(driver, source{made: new(sync.Map)}, choices, choices.Model, sqs...)
+	decode, err := tune.LoadDecode(driver, variants.Keeping(), choices, choices.Model, sqs...)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mlagen/mlagen/runtime/bench"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/runtime/tune"
+	"github.com/mlagen/mlagen/templates/variants"
 )
 
 // TestTunedChoicesAreRight: whatever may be chosen gives the default's result, on
@@ -25,7 +26,7 @@ func TestTunedChoicesAreRight(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	b, err := bench.New(bench.Config{Driver: drv, Source: source{}, PoolBytes: 60 * 64 * 576 * 2, Burst: 1})
+	b, err := bench.New(bench.Config{Driver: drv, Source: variants.Source{}, PoolBytes: 60 * 64 * 576 * 2, Burst: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +73,18 @@ func TestTuneSource(t *testing.T) {
 	for _, heads := range []int{1, 16, 80, 128} {
 		for _, sq := range []int{1, 5} {
 			shape := runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16}
-			blocks := source{}.RowBlocks(shape)
+			blocks := variants.Source{}.RowBlocks(shape)
 			if len(blocks) == 0 {
 				t.Errorf("%d heads × %d: nothing to try", heads, sq)
 			}
 			for _, h := range blocks {
 				shape.BlockH = h
-				balanced, even := source{}.Estimate(shape, 128, 4096, 0, 132), source{}.Estimate(shape, 128, 4096, 1, 132)
+				balanced, even := variants.Source{}.Estimate(shape, 128, 4096, 0, 132), variants.Source{}.Estimate(shape, 128, 4096, 1, 132)
 				if !(balanced > 0 && even > 0 && even > balanced/2) {
 					t.Errorf("%d heads × %d in blocks of %d: %.1f and %.1f µs", heads, sq, h, balanced, even)
 				}
 			}
-			if _, err := (source{}).Decode(runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16, Evict: "never"}); err == nil {
+			if _, err := (variants.Source{}).Decode(runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16, Evict: "never"}); err == nil {
 				t.Error("an eviction that does not exist was built")
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package variants
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 )
 
 // MergeStates implements runtime.StateSource.
-func (s source) MergeStates(shape runtime.MergeShape) (runtime.Variant, error) {
-	spec := templates.Spec{Value: shape.Width, DType: string(shape.DType), Partial: string(shape.Partial), LineInfo: s.tune.LineInfo}
+func (s Source) MergeStates(shape runtime.MergeShape) (runtime.Variant, error) {
+	spec := templates.Spec{Value: shape.Width, DType: string(shape.DType), Partial: string(shape.Partial), LineInfo: s.Tune.LineInfo}
 	return buildState("merge-states", spec, fmt.Sprintf("width=%d %s from %s", shape.Width, shape.DType, shape.Partial))
 }
 
 // AppendKV implements runtime.StateSource.
-func (s source) AppendKV(shape runtime.AppendShape) (runtime.Variant, error) {
+func (s Source) AppendKV(shape runtime.AppendShape) (runtime.Variant, error) {
 	spec := templates.Spec{
-		Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType), Rotate: shape.Rotate, LineInfo: s.tune.LineInfo,
+		Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType), Rotate: shape.Rotate, LineInfo: s.Tune.LineInfo,
 	}
 	return buildState("append-kv", spec, fmt.Sprintf("%d+%d %s %s", shape.Latent, shape.Rope, shape.DType, shape.Rotate))
 }

@@ -1,4 +1,4 @@
-package main
+package variants
 
 import (
 	"fmt"
@@ -7,20 +7,17 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
-// Extend implements runtime.ExtendSource.
-func (s source) Extend(shape runtime.ExtendShape) (v runtime.ExtendVariants, err error) {
-	v.UpProject, err = source{tune: templates.Spec{LineInfo: s.tune.LineInfo}}.UpProject(runtime.UpProjectShape(shape))
-	if err != nil {
-		return v, err
-	}
+// Prefill implements runtime.PrefillSource.
+func (s Source) Prefill(shape runtime.PrefillShape) (runtime.PrefillVariants, error) {
 	spec := templates.Spec{
 		Heads: shape.Heads, Nope: shape.Nope, Rope: shape.Rope, Value: shape.Value, DType: string(shape.DType),
-		BlockM: s.tune.BlockM, BlockN: s.tune.BlockN, Stages: s.tune.Stages, LineInfo: s.tune.LineInfo,
+		BlockM: s.Tune.BlockM, BlockN: s.Tune.BlockN, Stages: s.Tune.Stages, LineInfo: s.Tune.LineInfo,
 	}
+	var v runtime.PrefillVariants
 	for _, k := range []struct {
 		name string
 		to   *runtime.Variant
-	}{{"extend-attend", &v.Attend}, {"extend-schedule", &v.Schedule}} {
+	}{{"expand-prefill", &v.Attend}, {"expand-schedule", &v.Schedule}} {
 		out, err := templates.Build(k.name, spec)
 		if err != nil {
 			return v, fmt.Errorf("%s: %w", k.name, err)

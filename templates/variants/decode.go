@@ -1,4 +1,7 @@
-package main
+// Package variants makes the runtime's kernels from the templates: it is the
+// source that package runtime's loaders of layers and package runtime/tune ask
+// for kernels, and the Chooser of row blocks and pieces.
+package variants
 
 import (
 	"fmt"
@@ -9,11 +12,15 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
-// source makes the runtime's kernels from the templates.
-type source struct {
-	tune templates.Spec // fields that override the template's defaults
+// Source makes the runtime's kernels from the templates.
+type Source struct {
+	Tune templates.Spec // fields that override the template's defaults
 	made *sync.Map      // by madeKernel: shapes have kernels in common; nil keeps none
 }
+
+// Keeping returns a source that keeps what it has made, since shapes have kernels
+// in common.
+func Keeping() Source { return Source{made: new(sync.Map)} }
 
 // madeKernel identifies a decode kernel.
 type madeKernel struct {
@@ -23,18 +30,18 @@ type madeKernel struct {
 
 // build makes a kernel, or returns the one that was made. It may be called
 // concurrently.
-func (s source) build(kernel string, spec templates.Spec) (runtime.Variant, error) {
+func (s Source) build(kernel string, spec templates.Spec) (runtime.Variant, error) {
 	if s.made == nil {
-		return build(kernel, spec)
+		return Build(kernel, spec)
 	}
 	whole := spec.WithDefaults()
-	once, _ := s.made.LoadOrStore(madeKernel{kernel, whole}, sync.OnceValues(func() (runtime.Variant, error) { return build(kernel, whole) }))
+	once, _ := s.made.LoadOrStore(madeKernel{kernel, whole}, sync.OnceValues(func() (runtime.Variant, error) { return Build(kernel, whole) }))
 	return once.(func() (runtime.Variant, error))()
 }
 
 // Decode implements runtime.Source.
-func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
-	spec := s.tune
+func (s Source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
+	spec := s.Tune
 	spec.Heads, spec.SQ, spec.Latent, spec.Rope, spec.Page = shape.Heads, shape.SQ, shape.Latent, shape.Rope, shape.Page
 	spec.DType = string(shape.DType)
 	if spec.BlockH == 0 {
@@ -63,12 +70,12 @@ func (s source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 }
 
 // BlockH implements runtime.Chooser.
-func (s source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
+func (s Source) BlockH(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	return s.fitting(shape, templates.ChooseBlockH(shape.Heads*shape.SQ, batch, tokens, sms))
 }
 
 // Splits implements runtime.Chooser.
-func (s source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
+func (s Source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
 	rows := shape.Heads * shape.SQ
 	block := shape.BlockH
 	if block == 0 {
@@ -78,24 +85,24 @@ func (s source) Splits(shape runtime.DecodeShape, batch, tokens, sms int) int {
 }
 
 // RowBlocks implements tune.Source.
-func (s source) RowBlocks(shape runtime.DecodeShape) []int {
-	s.tune.Latent, s.tune.Rope = shape.Latent, shape.Rope
+func (s Source) RowBlocks(shape runtime.DecodeShape) []int {
+	s.Tune.Latent, s.Tune.Rope = shape.Latent, shape.Rope
 	return s.rowBlocks(shape.Heads, shape.SQ)
 }
 
 // Estimate implements tune.Estimator.
-func (s source) Estimate(shape runtime.DecodeShape, batch, tokens, splits, sms int) float64 {
+func (s Source) Estimate(shape runtime.DecodeShape, batch, tokens, splits, sms int) float64 {
 	return templates.EstimateDecode(shape.Heads*shape.SQ, shape.BlockH, batch, tokens, splits, sms)
 }
 
 var (
-	_ tune.Source    = source{}
-	_ tune.Estimator = source{}
+	_ tune.Source    = Source{}
+	_ tune.Estimator = Source{}
 )
 
 // fitting returns the row block, or the shape's default where the widths leave no
 // room for it in shared memory.
-func (s source) fitting(shape runtime.DecodeShape, block int) int {
+func (s Source) fitting(shape runtime.DecodeShape, block int) int {
 	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, DType: string(shape.DType), BlockH: block}
 	if spec.WithDefaults().Validate() == nil {
 		return block
@@ -113,10 +120,10 @@ const (
 // rowBlocks returns the row blocks worth trying for heads × sq rows: those that
 // can be built and are smaller than the rows, the smallest that holds them all,
 // and wide ones of which more than half is used.
-func (s source) rowBlocks(heads, sq int) (blocks []int) {
+func (s Source) rowBlocks(heads, sq int) (blocks []int) {
 	rows, covered := heads*sq, false
 	for h := 8; h <= mostBlockH; h += 8 {
-		spec := s.tune
+		spec := s.Tune
 		spec.Heads, spec.SQ, spec.BlockH = heads, sq, h
 		if spec.WithDefaults().Validate() != nil || (rows+h-1)/h > mostRowBlocks {
 			continue
@@ -129,8 +136,8 @@ func (s source) rowBlocks(heads, sq int) (blocks []int) {
 	return blocks
 }
 
-// build generates one kernel for the runtime.
-func build(kernel string, spec templates.Spec) (runtime.Variant, error) {
+// Build generates one kernel for the runtime.
+func Build(kernel string, spec templates.Spec) (runtime.Variant, error) {
 	out, err := templates.Build(kernel, spec)
 	if err != nil {
 		return runtime.Variant{}, fmt.Errorf("%s: %w", kernel, err)

@@ -1,4 +1,4 @@
-package main
+package variants
 
 import (
 	"strings"
@@ -42,7 +42,7 @@ func TestTheRuntimeTakesTheTemplatesKernels(t *testing.T) {
 		if s.DType == "" {
 			s.DType = runtime.BF16
 		}
-		v, err := source{}.Decode(s)
+		v, err := Source{}.Decode(s)
 		if err != nil {
 			t.Errorf("%+v: %v", s, err)
 			continue
@@ -59,7 +59,7 @@ func TestTheRuntimeTakesTheTemplatesKernels(t *testing.T) {
 			t.Errorf("%+v: no buffers", s)
 		}
 	}
-	stream, err := build("stream", templates.Spec{})
+	stream, err := Build("stream", templates.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestTheRuntimeTakesTheTemplatesKernels(t *testing.T) {
 }
 
 func TestTheSourceRefusesWhatCannotBeBuilt(t *testing.T) {
-	_, err := source{tune: templates.Spec{BlockH: 56}}.Decode(runtime.DecodeShape{Heads: 16, SQ: 1, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16})
+	_, err := Source{Tune: templates.Spec{BlockH: 56}}.Decode(runtime.DecodeShape{Heads: 16, SQ: 1, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16})
 	if err == nil || !strings.Contains(err.Error(), "block-h 56") {
 		t.Error(err)
 	}

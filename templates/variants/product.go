@@ -1,4 +1,4 @@
-package main
+package variants
 
 import (
 	"fmt"
@@ -8,39 +8,39 @@ import (
 )
 
 var (
-	_ runtime.UpProjectSource = source{}
-	_ runtime.AbsorbSource    = source{}
+	_ runtime.UpProjectSource = Source{}
+	_ runtime.AbsorbSource    = Source{}
 )
 
 // UpProject implements runtime.UpProjectSource.
-func (s source) UpProject(shape runtime.UpProjectShape) (runtime.Variant, error) {
-	spec := s.tune
+func (s Source) UpProject(shape runtime.UpProjectShape) (runtime.Variant, error) {
+	spec := s.Tune
 	spec.Heads, spec.Latent, spec.Rope, spec.Nope, spec.Value, spec.Page = shape.Heads, shape.Latent, shape.Rope, shape.Nope, shape.Value, shape.Page
 	spec.DType = string(shape.DType)
 	return buildProduct("up-project", spec)
 }
 
 // AbsorbQuery implements runtime.AbsorbSource.
-func (s source) AbsorbQuery(shape runtime.AbsorbShape) ([]runtime.Variant, error) {
+func (s Source) AbsorbQuery(shape runtime.AbsorbShape) ([]runtime.Variant, error) {
 	return s.absorb("absorb-q", shape)
 }
 
 // AbsorbOutput implements runtime.AbsorbSource.
-func (s source) AbsorbOutput(shape runtime.AbsorbShape) ([]runtime.Variant, error) {
+func (s Source) AbsorbOutput(shape runtime.AbsorbShape) ([]runtime.Variant, error) {
 	return s.absorb("absorb-o", shape)
 }
 
 // absorb builds a kernel with each of the tiles that suit calls of up to
 // shape.Tokens tokens, or the one that tune names.
-func (s source) absorb(kernel string, shape runtime.AbsorbShape) (variants []runtime.Variant, err error) {
-	spec := s.tune
+func (s Source) absorb(kernel string, shape runtime.AbsorbShape) (variants []runtime.Variant, err error) {
+	spec := s.Tune
 	spec.Heads, spec.Latent, spec.Nope, spec.Value, spec.DType = shape.Heads, shape.Latent, shape.Nope, shape.Value, string(shape.DType)
 	if kernel == "absorb-q" {
 		spec.Rope = shape.Rope
 	}
 	rows := templates.AbsorbRows(kernel, shape.Tokens)
-	if s.tune.BlockM > 0 {
-		rows = []int{s.tune.BlockM}
+	if s.Tune.BlockM > 0 {
+		rows = []int{s.Tune.BlockM}
 	}
 	for _, spec.BlockM = range rows {
 		v, err := buildProduct(kernel, spec)
