@@ -128,9 +128,9 @@ const (
 // request has so many pages, at most. Blocks without work cost too, the step
 // after this one in particular, which starts when all of them have: 16 heads, 1 ×
 // 1024 take 5.5 µs with four blocks per multiprocessor and 4.6 with those that
-// have work. Where several row blocks read the same pages for long it is worth
-// more that the next step's blocks, which are next to each other then, do start
-// late: 15.0 µs against 16.2 for 16 heads as two row blocks, 1 × 32768
+// have work. Where several row blocks read the same pages for long more blocks are
+// better, 15.0 µs against 16.2 for 16 heads as two row blocks, 1 × 32768: presumably
+// the next step's blocks then start late and next to each other
 // (golden/perf/decode.md).
 func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	if d.rowBlocks > 1 && int64(batch)*pages > int64(d.parts) {

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mlagen/mlagen/ptx/manifest"
@@ -48,8 +49,8 @@ func decodeHost(s Spec) hostRules {
 			// The merge's blocks: see runtime's Decode.
 			{Name: "pieces_each", Value: "if(splits, splits, parts / max(1, batch))"},
 			{Name: "merge_units", Value: "merged * units"},
-			{Name: "merge_work", Value: "if(max(pieces_each, 8) - 8, merge_units, ceildiv(merge_units, 8))"},
-			{Name: "merge_most", Value: "if(max(pieces_each, 2) - 2, 4 * sms, 2 * sms)"},
+			{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merge_units, ceildiv(merge_units, %d))", warpSlots, combineWarps)},
+			{Name: "merge_most", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, 4 * sms, 2 * sms)", pairPieces)},
 			{Name: "merge_few", Value: "min(merge_most, max(merge_work, ceildiv(sms, 2)))"},
 		},
 		when: "batch",

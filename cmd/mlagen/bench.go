@@ -158,15 +158,20 @@ the texts are told apart.`,
 // unusedFlags are the flags that have no say in an operation and would pass
 // unnoticed; others are refused where it reads its own.
 var unusedFlags = map[string][]string{
-	"decode":    {"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"},
-	"schedule":  {"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"},
+	"decode":    unusedByDecode,
+	"schedule":  unusedByDecode,
 	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster"},
-	"upproject": {"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"},
-	"absorb":    {"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"},
+	"upproject": unusedByProducts,
+	"absorb":    unusedByProducts,
 	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel"},
 	"extend":    {"tokens", "noncausal", "parallel"},
 	"load":      {"tokens", "prefix", "workspace", "path", "noncausal"},
 }
+
+var (
+	unusedByDecode   = []string{"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"}
+	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"}
+)
 
 // unused refuses flags that were given and have no say in the operation.
 func (f *benchFlags) unused(fs *flag.FlagSet) (err error) {

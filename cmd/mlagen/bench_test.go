@@ -8,9 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/templates"
-	"github.com/mlagen/mlagen/templates/variants"
 )
 
 func TestBenchShapes(t *testing.T) {
@@ -61,20 +59,6 @@ func TestBenchShapes(t *testing.T) {
 	} {
 		if _, err := f.shapes(); err == nil {
 			t.Errorf("%+v was accepted", f)
-		}
-	}
-}
-
-func TestRowBlocks(t *testing.T) {
-	for _, c := range []struct {
-		heads, sq int
-		want      []int
-	}{
-		{1, 1, []int{8}}, {8, 1, []int{8}}, {16, 1, []int{8, 16}}, {16, 2, []int{8, 16, 24, 32}}, {20, 2, []int{8, 16, 24, 32, 40, 64}},
-		{64, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 4, []int{32, 40, 64}},
-	} {
-		if d := cmp.Diff(c.want, variants.Source{}.RowBlocks(runtime.DecodeShape{Heads: c.heads, SQ: c.sq, Latent: 512, Rope: 64})); d != "" {
-			t.Errorf("%d heads, %d tokens: %s", c.heads, c.sq, d)
 		}
 	}
 }

@@ -22,33 +22,41 @@ type operationRun struct {
 	csv     func() []byte
 }
 
-// timeOperation opens the device, times and tells.
-func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
+// openBench opens the device with a pool of so many bytes, 0 for the usual one;
+// closing the driver comes after closing the bench.
+func (a *app) openBench(f *benchFlags, pool int64) (driver runtime.Driver, b *bench.Bench, err error) {
 	d, err := findDevice(f.device)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	stream, err := variants.Build("stream", templates.Spec{})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	driver, err := d.open(false)
-	if err != nil {
-		return err
+	if driver, err = d.open(false); err != nil {
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
 	replays := f.replays
 	if f.quick {
 		replays = min(replays, 3)
 	}
-	b, err := bench.New(bench.Config{
+	b, err = bench.New(bench.Config{
 		Driver: driver, Source: variants.Source{Tune: f.tune}, Stream: stream, Reference: reference,
-		PoolBytes: o.pool, Replays: replays, Sustained: f.sustained,
+		PoolBytes: pool, Replays: replays, Splits: f.splits, Sustained: f.sustained,
 	})
+	if err != nil {
+		return nil, nil, errors.Join(err, driver.Close())
+	}
+	return driver, b, nil
+}
+
+// timeOperation opens the device, times and tells.
+func (a *app) timeOperation(f *benchFlags, o operationRun) (err error) {
+	driver, b, err := a.openBench(f, o.pool)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.Close()) }()
+	defer func() { err = errors.Join(err, b.Close(), driver.Close()) }()
 
 	p := a.progress(o.shapes)
 	wrong, err := o.measure(b, p, p.writer(a.stderr))

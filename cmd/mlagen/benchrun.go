@@ -9,7 +9,6 @@ import (
 	"github.com/mlagen/mlagen/golden/oracle"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/bench"
-	"github.com/mlagen/mlagen/templates"
 	"github.com/mlagen/mlagen/templates/variants"
 )
 
@@ -19,41 +18,20 @@ const schedulePool = 1 << 30
 
 // runBench times the shapes and reports.
 func (a *app) runBench(f *benchFlags, shapes []bench.Anchor) (err error) {
-	d, err := findDevice(f.device)
-	if err != nil {
-		return err
-	}
-	stream, err := variants.Build("stream", templates.Spec{})
-	if err != nil {
-		return err
-	}
-	driver, err := d.open(false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, driver.Close()) }()
-	replays := f.replays
-	if f.quick {
-		replays = min(replays, 3)
-	}
 	pool := int64(f.pool * 1e9)
 	if f.op == "schedule" && pool == 0 {
 		pool = schedulePool
 	}
-	from := variants.Source{Tune: f.tune}
-	b, err := bench.New(bench.Config{
-		Driver: driver, Source: from, Stream: stream, Reference: reference,
-		PoolBytes: pool, Replays: replays, Splits: f.splits, Sustained: f.sustained,
-	})
+	driver, b, err := a.openBench(f, pool)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.Close()) }()
+	defer func() { err = errors.Join(err, b.Close(), driver.Close()) }()
 
 	report := benchReport{device: driver.Name(), attributes: driver.Attributes(), pool: b.Pool(), sustained: f.sustained > 0}
 	p := a.progress(len(shapes) + len(f.products()))
 	r := benchRun{flags: f, bench: b, blocks: func(heads, sq int) []int {
-		return from.RowBlocks(runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64})
+		return variants.Source{Tune: f.tune}.RowBlocks(runtime.DecodeShape{Heads: heads, SQ: sq, Latent: 512, Rope: 64})
 	}, stderr: p.writer(a.stderr)}
 	switch {
 	case f.op == "schedule":

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/templates"
 )
@@ -80,5 +82,19 @@ func TestTheSourceRefusesWhatCannotBeBuilt(t *testing.T) {
 	_, err := Source{Tune: templates.Spec{BlockH: 56}}.Decode(runtime.DecodeShape{Heads: 16, SQ: 1, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16})
 	if err == nil || !strings.Contains(err.Error(), "block-h 56") {
 		t.Error(err)
+	}
+}
+
+func TestRowBlocks(t *testing.T) {
+	for _, c := range []struct {
+		heads, sq int
+		want      []int
+	}{
+		{1, 1, []int{8}}, {8, 1, []int{8}}, {16, 1, []int{8, 16}}, {16, 2, []int{8, 16, 24, 32}}, {20, 2, []int{8, 16, 24, 32, 40, 64}},
+		{64, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 1, []int{8, 16, 24, 32, 40, 64}}, {128, 4, []int{32, 40, 64}},
+	} {
+		if d := cmp.Diff(c.want, Source{}.RowBlocks(runtime.DecodeShape{Heads: c.heads, SQ: c.sq, Latent: 512, Rope: 64})); d != "" {
+			t.Errorf("%d heads, %d tokens: %s", c.heads, c.sq, d)
+		}
 	}
 }
