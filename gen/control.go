@@ -34,6 +34,7 @@ func (k *Kernel) IfElse(p Value, then, otherwise func()) {
 // s32 values or ints; step is positive.
 func (k *Kernel) For(name string, begin, end any, step any, body func(i Value)) {
 	i := k.Var(k.value(begin, isa.S32))
+	i.naturalIf(k.value(begin, isa.S32), step)
 	last := k.value(end, isa.S32)
 	head, done := k.label(name), k.label(name+"_end")
 	k.emitIf(guard(i.Ge(last), false), "bra", done)

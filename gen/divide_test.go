@@ -2,6 +2,7 @@ package gen_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,5 +68,49 @@ func TestDivisorSigned(t *testing.T) {
 	want := each(32, func(i int) uint32 { return uint32(100/(i+1)*1000 + (7*i+i)/(i+1)) })
 	if diff := cmp.Diff(want, r.execute(built, 32)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDivideByConstant: quotients and remainders by constants are exact over the
+// whole range of s32, rounded toward zero, and of natural numbers too; no
+// division is left.
+func TestDivideByConstant(t *testing.T) {
+	var numbers []int32
+	for _, n := range []int32{0, 1, 2, 3, 5, 6, 7, 63, 64, 65, 127, 128, 129, 131, 575, 576, 1000, 65535, 65536, 1<<24 + 1, 1<<30 - 1, 1 << 30, math.MaxInt32 - 1, math.MaxInt32} {
+		numbers = append(numbers, n, -n, -n-1)
+	}
+	var words []uint32
+	for _, n := range numbers {
+		words = append(words, uint32(n))
+	}
+	const most = math.MaxInt32
+	for _, by := range []int{1, 2, 3, 5, 6, 7, 9, 10, 12, 20, 24, 25, 48, 64, 96, 127, 128, 130, 576, 641, 1000, 65537, 1 << 30, 1<<30 + 1, most - 1, most} {
+		for _, natural := range []bool{false, true} {
+			r := newRig(t, 128)
+			k := r.k
+			pn := r.array("n", isa.S32, words...)
+			k.For("number", k.Thread(), len(numbers), 128, func(i gen.Value) {
+				n := pn.At(i).Load(0)
+				if natural {
+					n = n.And(most)
+				}
+				r.out.At(i.Mul(2)).Store(0, n.Div(by).As(isa.U32))
+				r.out.At(i.Mul(2)).Store(1, n.Rem(by).As(isa.U32))
+			})
+			var want []uint32
+			for _, n := range numbers {
+				if natural {
+					n &= most
+				}
+				want = append(want, uint32(n/int32(by)), uint32(n%int32(by)))
+			}
+			text := string(r.build().PTX)
+			if diff := cmp.Diff(want, r.run(len(want))); diff != "" {
+				t.Errorf("by %d, natural %v (-want +got):\n%s", by, natural, diff)
+			}
+			if strings.Contains(text, "div.") || strings.Contains(text, "rem.") {
+				t.Errorf("by %d, natural %v: a division is left in\n%s", by, natural, text)
+			}
+		}
 	}
 }

@@ -39,7 +39,8 @@ type Kernel struct {
 	places   map[callers]place
 
 	specials map[string]Value
-	inits    []*Barrier // mbarriers to initialise at InitBarriers
+	naturals map[*ptx.Reg]bool // registers of natural numbers
+	inits    []*Barrier        // mbarriers to initialise at InitBarriers
 }
 
 // Option configures a kernel.
@@ -59,6 +60,7 @@ func NewKernel(name string, spec any, options ...Option) *Kernel {
 		regs:     map[string]int{},
 		barID:    1,
 		specials: map[string]Value{},
+		naturals: map[*ptx.Reg]bool{},
 		places:   map[callers]place{},
 	}
 	for _, o := range options {

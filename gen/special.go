@@ -8,7 +8,7 @@ import (
 // special reads a special register where it is used: copies are cheap and
 // short-lived ones keep registers free.
 func (k *Kernel) special(name string, t isa.Type) Value {
-	return k.apply(t, "mov.u32", ptx.Special{Name: name, Type: isa.U32})
+	return k.apply(t, "mov.u32", ptx.Special{Name: name, Type: isa.U32}).declareNatural()
 }
 
 // Thread returns the thread's index in its CTA.

@@ -152,7 +152,7 @@ func (v Value) Add(x any) Value {
 	} else if v.op == ptx.Imm(0) {
 		return Value{v.k, y.op, v.typ}
 	}
-	return v.intOp("add", x, func(a, b int64) int64 { return a + b })
+	return v.intOp("add", x, func(a, b int64) int64 { return a + b }).naturalIf(v, x)
 }
 
 // Sub returns v − x.
@@ -181,7 +181,7 @@ func (v Value) Mul(x any) Value {
 			return v.Shl(bits.TrailingZeros64(uint64(c)))
 		}
 	}
-	return v.intOp("mul.lo", x, func(a, b int64) int64 { return a * b })
+	return v.intOp("mul.lo", x, func(a, b int64) int64 { return a * b }).naturalIf(v, x)
 }
 
 // MulAdd returns v·x + y in one rounding for floats.
@@ -212,29 +212,8 @@ func wide(t isa.Type) isa.Type {
 	return isa.S64
 }
 
-// Div returns v / x and Rem v mod x, for integers. An unsigned division by a
-// power of two is a shift: ptxas would not make it one.
-func (v Value) Div(x any) Value {
-	y := v.k.value(x, v.typ)
-	if y.op == ptx.Imm(1) {
-		return v
-	}
-	if c, ok := y.imm(); ok && (v.typ == isa.U32 || v.typ == isa.U64) && c > 0 && c&(c-1) == 0 {
-		return v.Shr(bits.TrailingZeros64(uint64(c)))
-	}
-	return v.intOp("div", x, func(a, b int64) int64 { return a / b })
-}
-
-// Rem returns the remainder of v / x, for integers.
-func (v Value) Rem(x any) Value {
-	if y := v.k.value(x, v.typ); y.op == ptx.Imm(1) {
-		return Value{v.k, ptx.Imm(0), v.typ}
-	}
-	return v.intOp("rem", x, func(a, b int64) int64 { return a % b })
-}
-
 // Min returns the smaller of v and x; a NaN loses.
-func (v Value) Min(x any) Value { return v.intOrFloat("min", x, minInt) }
+func (v Value) Min(x any) Value { return v.intOrFloat("min", x, minInt).naturalIf(v, x) }
 
 // Max returns the larger of v and x; a NaN loses.
 func (v Value) Max(x any) Value { return v.intOrFloat("max", x, maxInt) }
@@ -262,7 +241,11 @@ func (v Value) bitwise(opcode string, x any, fold func(a, b int64) int64) Value 
 
 // And returns the bitwise (for predicates: logical) conjunction.
 func (v Value) And(x any) Value {
-	return v.bitwise("and", x, func(a, b int64) int64 { return a & b })
+	both := v.bitwise("and", x, func(a, b int64) int64 { return a & b })
+	if v.typ == isa.S32 && (v.natural() || v.k.value(x, v.typ).natural()) {
+		both.declareNatural()
+	}
+	return both
 }
 
 // Or returns the bitwise (for predicates: logical) disjunction.
@@ -282,7 +265,7 @@ func (v Value) Shl(n int) Value {
 	if a, ok := v.imm(); ok {
 		return Value{v.k, ptx.Imm(a << n), v.typ}
 	}
-	return v.k.apply(v.typ, "shl."+moveType(v.typ), v.op, ptx.Imm(n))
+	return v.k.apply(v.typ, "shl."+moveType(v.typ), v.op, ptx.Imm(n)).naturalIf(v)
 }
 
 // Shr shifts right by n bits, arithmetically for signed types.
@@ -293,7 +276,7 @@ func (v Value) Shr(n int) Value {
 	if a, ok := v.imm(); ok {
 		return Value{v.k, ptx.Imm(a >> n), v.typ}
 	}
-	return v.k.apply(v.typ, "shr."+v.typ.String(), v.op, ptx.Imm(n))
+	return v.k.apply(v.typ, "shr."+v.typ.String(), v.op, ptx.Imm(n)).naturalIf(v)
 }
 
 func (v Value) compare(op string, x any) Value {
@@ -346,6 +329,12 @@ func (v Value) As(t isa.Type) Value {
 
 // Float32 reads the 32 bits of a value as an f32.
 func (v Value) Float32() Value { return v.k.apply(isa.F32, "mov.b32", v.register()) }
+
+// Bits reads the 32 bits of an f32 as an integer.
+func (v Value) Bits() Value { return v.k.apply(isa.S32, "mov.b32", v.register()) }
+
+// Abs returns the magnitude of an f32.
+func (v Value) Abs() Value { return v.k.apply(isa.F32, "abs.f32", v.register()) }
 
 // Extend widens a 32-bit integer to 64 bits.
 func (v Value) Extend() Value {

@@ -14,7 +14,7 @@ type decodeValues struct {
 	blockTableStride                      int64    // elements
 	partFirst, items, merges, arrivals    Ptr
 	out, lse                              Ptr
-	partialOut, partialLSE                Ptr
+	partialOut, partialState              Ptr
 	batch, parts, splits, page            int64
 	scaleLog2, lseFactor                  float64
 }
@@ -53,7 +53,7 @@ var hostParams = map[string]hostParam{
 	"out_head":           {integer: func(v *decodeValues) int64 { return v.outStride[2] }},
 	"lse":                {pointer: func(v *decodeValues) Ptr { return v.lse }},
 	"partial_out":        {pointer: func(v *decodeValues) Ptr { return v.partialOut }},
-	"partial_lse":        {pointer: func(v *decodeValues) Ptr { return v.partialLSE }},
+	"partial_state":      {pointer: func(v *decodeValues) Ptr { return v.partialState }},
 	"batch":              {integer: func(v *decodeValues) int64 { return v.batch }},
 	"parts":              {integer: func(v *decodeValues) int64 { return v.parts }},
 	"splits":             {integer: func(v *decodeValues) int64 { return v.splits }},

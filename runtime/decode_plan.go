@@ -20,8 +20,8 @@ type plan struct {
 	partFirst, items, merges, arrivals int64
 	scheduleBytes                      int64
 	// workspace
-	partialOut, partialLSE int64
-	workspaceBytes         int64
+	partialOut, partialState int64
+	workspaceBytes           int64
 }
 
 // plan lays out the buffers for batch requests. The balanced schedule
@@ -67,8 +67,8 @@ func (d *Decode) plan(batch, splits int) (plan, error) {
 	p.scheduleBytes = at
 	at = 0
 	padded := int64(d.rowBlocks) * int64(d.model.BlockH) // rows of whole row blocks
-	p.partialOut = place(4 * slots * padded * int64(d.model.Latent))
-	p.partialLSE = place(4 * slots * padded)
+	p.partialOut = place(d.model.partialBytes() * slots * padded * int64(d.model.Latent))
+	p.partialState = place(stateBytes * slots * padded)
 	p.workspaceBytes = at
 	return p, nil
 }
@@ -118,11 +118,25 @@ func gcd(a, b int) int {
 }
 
 // Merging: a block's warps, each of which merges a unit alone where no request
-// has more pieces than that; the elements of a unit.
+// has more pieces than that; the partial output in a unit, 16 bytes a lane.
 const (
-	mergeWarps  = 8
-	unitLatents = 4 * 32
+	mergeWarps = 8
+	unitBytes  = 16 * 32
 )
+
+// stateBytes is the room for what a partial row has beside its output: the LSE
+// and the unit that its elements are counted in, for each of up to eight warps
+// that hold elements of it.
+const stateBytes = 8 * 8
+
+// partialBytes returns the size of an element of partial output: f16 in units of
+// the row where the result is bf16, f32 where it is fp16.
+func (m *DecodeModel) partialBytes() int64 {
+	if m.DType == FP16 {
+		return 4
+	}
+	return 2
+}
 
 // mergeBlocks returns the grid of the kernel that merges a batch whose longest
 // request has so many pages, at most. Blocks without work cost too, the step
@@ -144,7 +158,7 @@ func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	if pieces <= pairPieces { // most are merged by decode
 		most = 2 * d.sms
 	}
-	work := merged * (d.rowBlocks * d.model.BlockH * d.model.Latent / unitLatents)
+	work := merged * (d.rowBlocks * d.model.BlockH * d.model.Latent * int(d.model.partialBytes()) / unitBytes)
 	if pieces <= mergeWarps {
 		work = (work + mergeWarps - 1) / mergeWarps
 	}

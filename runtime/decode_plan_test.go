@@ -65,8 +65,8 @@ func TestPlanSectionsDoNotOverlap(t *testing.T) {
 				{"items", p.items, 16 * items, p.merges},
 				{"merges", p.merges, 16 * merges, p.arrivals},
 				{"arrivals", p.arrivals, 4 * slots * 4, p.scheduleBytes}, // 60 rows are 4 blocks of 16
-				{"partial_out", p.partialOut, slots * 64 * 512 * 4, p.partialLSE},
-				{"partial_lse", p.partialLSE, slots * 64 * 4, p.workspaceBytes},
+				{"partial_out", p.partialOut, slots * 64 * 512 * 2, p.partialState},
+				{"partial_state", p.partialState, slots * 64 * 64, p.workspaceBytes},
 			} {
 				if section.start%256 != 0 || section.start+section.size > section.end {
 					t.Errorf("batch %d, splits %d: %+v", batch, splits, section)

@@ -111,7 +111,7 @@ func TestDecodeRun(t *testing.T) {
 	schedule, workspace := uint64(r.args.Schedule.Ptr), uint64(r.args.Workspace.Ptr)
 	partFirst, items := schedule, schedule+512 // 67 × 4 bytes, up to 256
 	merges := items + 1280                     // (3 + 66) × 16 bytes, up to 256
-	partialLSE := workspace + 2*66*32*512*4    // 132 slots
+	partialState := workspace + 2*66*32*512*2  // 132 slots
 	kvLen, out, lse := uint64(r.args.KVLen.Ptr), uint64(r.args.Out.Ptr), uint64(r.args.LSE.Ptr)
 	q := uint64(r.args.Q.Ptr)
 	if diff := cmp.Diff(map[string]uint64{
@@ -126,13 +126,13 @@ func TestDecodeRun(t *testing.T) {
 		"block_table": uint64(r.args.BlockTable.Ptr), "block_table_stride": 5, "kv_len": kvLen,
 		"part_first": partFirst, "items": items,
 		"out": out, "out_batch": 2 * 16 * 512 * 2, "out_token": 16 * 512 * 2, "out_head": 512 * 2, "lse": lse,
-		"partial_out": workspace, "partial_lse": partialLSE,
+		"partial_out": workspace, "partial_state": partialState,
 		"scale_log2": float(0.125 * math.Log2E), "lse_factor": float(math.Ln2),
 	}, r.values(r.decode.attend.kernel, r.stream.launches[1])); diff != "" {
 		t.Errorf("attend (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]uint64{
-		"merges": merges, "partial_out": workspace, "partial_lse": partialLSE,
+		"merges": merges, "partial_out": workspace, "partial_state": partialState,
 		"out": out, "out_batch": 2 * 16 * 512 * 2, "out_token": 16 * 512 * 2, "out_head": 512 * 2, "lse": lse,
 		"lse_factor": float(math.Ln2),
 	}, r.values(r.decode.merge.kernel, r.stream.launches[2])); diff != "" {

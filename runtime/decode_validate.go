@@ -136,7 +136,7 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	}
 	v.blockTable, v.blockTableStride = a.BlockTable.Ptr, a.BlockTable.stride(0)
 	v.kvLen, v.out, v.lse = a.KVLen.Ptr, a.Out.Ptr, a.LSE.Ptr
-	v.partialOut, v.partialLSE = a.Workspace.Ptr+Ptr(p.partialOut), a.Workspace.Ptr+Ptr(p.partialLSE)
+	v.partialOut, v.partialState = a.Workspace.Ptr+Ptr(p.partialOut), a.Workspace.Ptr+Ptr(p.partialState)
 	d.setBatch(a.Batch, a.Splits)
 	d.setSchedule(a.Schedule.Ptr, p)
 	return nil

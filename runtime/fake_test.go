@@ -193,12 +193,12 @@ func decodeVariants(heads, sq, blockH int) DecodeVariants {
 			"q_rope_batch", "s64", "q_rope_token", "s64", "q_rope_head", "s64",
 			"block_table", "*s32", "block_table_stride", "s64", "kv_len", "*s32", "part_first", "*s32", "items", "*s32",
 			"out", "*b32", "out_batch", "s64", "out_token", "s64", "out_head", "s64", "lse", "*f32",
-			"partial_out", "*f32", "partial_lse", "*f32", "scale_log2", "f32", "lse_factor", "f32"),
+			"partial_out", "*f32", "partial_state", "*f32", "scale_log2", "f32", "lse_factor", "f32"),
 		Schedule: variant("decode_schedule", 1024, nil,
 			"kv_len", "*s32", "part_first", "*s32", "items", "*s32", "merges", "*s32",
 			"batch", "u32", "parts", "u32", "splits", "u32", "page", "u32"),
 		Combine: variant("decode_combine", 128, spec,
-			"merges", "*s32", "partial_out", "*f32", "partial_lse", "*f32",
+			"merges", "*s32", "partial_out", "*f32", "partial_state", "*f32",
 			"out", "*bf16", "out_batch", "s64", "out_token", "s64", "out_head", "s64", "lse", "*f32", "lse_factor", "f32"),
 	}
 	v.Decode.Manifest.TensorMaps = []manifest.TensorMap{{

@@ -21,8 +21,8 @@ const (
 //
 //	out = Σ outᵢ·2^(LSEᵢ−M) / Σ 2^(LSEᵢ−M)     lse = M + log₂ Σ 2^(LSEᵢ−M)
 //
-// Partial outputs lie as decode's threads held them: vectors of four elements
-// of two query rows, all threads side by side. A unit of work is the vectors of
+// Partial outputs lie as decode's threads held them: vectors of elements of two
+// query rows, all threads side by side (see partials). A unit of work is the vectors of
 // one of decode's warps. Where no request has many slots a warp does a unit;
 // otherwise a CTA's warps share the unit's slots. The grid is as large as the
 // machine, whatever the batch.
@@ -39,7 +39,7 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32)}
 	c.r = resultWriter(k, s)
 	k.Threads(32 * combineWarps)
-	states := k.SharedArray("states", isa.F32, combineWarps*32*stateWords)
+	states := k.SharedArray("states", isa.F32, gatherPlaces*32*c.savedWords())
 	k.AllowNextGrid()
 	c.lane = k.Lane()
 	head := c.merges.LoadVector(0, 2)
@@ -52,16 +52,8 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	}, func() {
 		c.each(units, k.Block(), k.Blocks(), func(u unit) {
 			st := c.accumulate(u, warp, combineWarps, combineUnroll)
-			at := func(w gen.Value) gen.Region { return states.At(w.Mul(32).Add(c.lane).Mul(stateWords)) }
-			st.save(at(warp))
-			k.SyncCTA()
-			k.If(warp.Eq(0), func() {
-				for w := 1; w < combineWarps; w++ {
-					st.merge(k, at(k.Int(w)))
-				}
-				c.store(u, st)
-			})
-			k.SyncCTA() // the states have been read
+			c.gather(st, states, warp)
+			k.If(warp.Eq(0), func() { c.store(u, st) })
 		})
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
@@ -69,22 +61,41 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	return k.Build()
 }
 
+// gatherPlaces is the states that gather keeps at a time.
+const gatherPlaces = combineWarps/2 + combineWarps/4
+
+// gather brings the warps' states together in the first warp's: the upper half of
+// those that are left gives its own to the lower, until one is left. The CTA meets
+// in it.
+func (c combiner) gather(st mergeState, states gen.Region, warp gen.Value) {
+	k := c.k
+	first := 0 // of the places of this round; the next takes others, the one after that these again
+	for left := combineWarps / 2; left > 0; left /= 2 {
+		at := states.At(warp.And(left - 1).Add(first).Mul(32).Add(c.lane).Mul(c.savedWords()))
+		k.If(warp.Ge(left).And(warp.Lt(2*left)), func() { st.save(at) })
+		k.SyncCTA()
+		k.If(warp.Lt(left), func() { st.merge(k, at) })
+		first = combineWarps/2 - first
+	}
+	k.SyncCTA() // the states have been read
+}
+
 // unit is one warp's vectors in a request's partial outputs.
 type unit struct {
 	request, count gen.Value   // slots
 	row            gen.Value   // the lane's first query row; the second is rowStep further
 	latent         gen.Value   // the latent column of the lane's first element
-	lses           gen.Pointer // of the lane's first row in the first slot
-	parts          gen.Pointer // the lane's vector in the first slot
+	vectors        gen.Pointer // the lane's vector in the first slot
+	states         gen.Pointer // of the lane's first row in the first slot
 }
 
 // vectors returns the vectors of a row block.
-func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / 4 }
+func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / c.s.partialElems() }
 
 func (c combiner) unitsPerRequest() int { return c.s.mergeUnits() }
 
 // mergeUnits returns the units of work that merging a request takes.
-func (s Spec) mergeUnits() int { return s.RowBlocks() * s.BlockH * s.Latent / 4 / 32 }
+func (s Spec) mergeUnits() int { return s.RowBlocks() * s.BlockH * s.Latent / s.partialElems() / 32 }
 
 // rowStep returns the distance between a vector's two query rows.
 func (c combiner) rowStep() int {
@@ -102,6 +113,14 @@ func (c combiner) rowIndex(e int) int {
 	return e % 2
 }
 
+// quadStep returns how many latent columns the quads of a vector are apart.
+func (c combiner) quadStep() int {
+	if c.s.rowsOnM() {
+		return 8
+	}
+	return gen.AccumulatorRows
+}
+
 // each runs body for units first, first+step, …
 func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 	k, s := c.k, c.s
@@ -111,23 +130,26 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 		inRequest := i.Rem(per)
 		block, v := inRequest.Div(perBlock), inRequest.Rem(perBlock)
 		warps := s.teamThreads() / 32
-		quad, warp := v.Div(warps), v.Rem(warps)
+		vector, warp := v.Div(warps), v.Rem(warps)
+		columns := s.partialElems() / 4 * c.quadStep() // that vectors of the same rows are apart
+		share := warp
 		u := unit{request: e[0], count: e[2]}
 		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))
 		fragmentColumn := c.lane.And(3).Mul(2)
 		if s.rowsOnM() {
 			u.row = fragmentRow
-			u.latent = fragmentColumn.Add(quad.Mul(8))
+			u.latent = fragmentColumn.Add(vector.Mul(columns))
+			share = warp.Div(gen.Warpgroups(1))
 		} else {
 			groups := s.BlockH / 8
-			u.row = fragmentColumn.Add(quad.Rem(groups).Mul(8))
-			u.latent = fragmentRow.Add(quad.Div(groups).Mul(64))
+			u.row = fragmentColumn.Add(vector.Rem(groups).Mul(8))
+			u.latent = fragmentRow.Add(vector.Div(groups).Mul(columns))
 		}
 		u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent) // the warpgroup's
 		firstRow := block.Mul(s.BlockH)
 		u.row = u.row.Add(firstRow)
-		u.lses = c.r.partialLSE.Stride(e[1], s.PaddedRows()).At(u.row)
-		u.parts = c.r.partialOut.Stride(e[1], s.PaddedRows()*s.Latent).Stride(firstRow, s.Latent).At(v.Mul(32).Add(c.lane).Mul(4))
+		u.vectors = c.r.partials.vectors(e[1], firstRow).At(v.Mul(32).Add(c.lane).Mul(partialWords))
+		u.states = c.r.partials.rows(e[1], share, u.row)
 		k.WaitForPreviousGrid()
 		body(u)
 	})
@@ -138,15 +160,17 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 type mergeState struct {
 	rowIndex   func(e int) int
 	top, total [2]*gen.Var
-	acc        [4]*gen.Var
+	acc        []*gen.Var
 }
 
-// stateWords is a state's size in shared memory.
-const stateWords = 8
+// savedWords is a state's size in shared memory.
+func (c combiner) savedWords() int { return 4 + c.s.partialElems() }
 
 func (st mergeState) save(to gen.Region) {
 	to.StoreVector(0, st.top[0].Value, st.top[1].Value, st.total[0].Value, st.total[1].Value)
-	to.StoreVector(4, st.acc[0].Value, st.acc[1].Value, st.acc[2].Value, st.acc[3].Value)
+	for e := 0; e < len(st.acc); e += 4 {
+		to.StoreVector(4+e, st.acc[e].Value, st.acc[e+1].Value, st.acc[e+2].Value, st.acc[e+3].Value)
+	}
 }
 
 // raise takes the state to a maximum of at least top.
@@ -166,7 +190,11 @@ func (st mergeState) raise(k *gen.Kernel, row int, top gen.Value) (reference gen
 
 // merge adds a saved state.
 func (st mergeState) merge(k *gen.Kernel, from gen.Region) {
-	head, acc := from.LoadVector(0, 4), from.LoadVector(4, 4)
+	head := from.LoadVector(0, 4)
+	var acc []gen.Value
+	for e := 0; e < len(st.acc); e += 4 {
+		acc = append(acc, from.LoadVector(4+e, 4)...)
+	}
 	for row := range 2 {
 		weight := head[row].Sub(st.raise(k, row, head[row])).Exp2()
 		st.total[row].Set(head[2+row].MulAdd(weight, st.total[row]))
@@ -185,20 +213,23 @@ func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeSta
 	for row := range 2 {
 		st.top[row], st.total[row] = k.Var(k.NegInf()), k.Var(k.Float(0))
 	}
-	for e := range st.acc {
-		st.acc[e] = k.Var(k.Float(0))
+	for range s.partialElems() {
+		st.acc = append(st.acc, k.Var(k.Float(0)))
 	}
 	k.For("slot", first, u.count, step*unroll, func(slot gen.Value) {
-		var lses [2][]gen.Value
+		var lses, units [2][]gen.Value
 		var parts [][]gen.Value
-		vectors, tops := u.parts.Stride(slot, s.PaddedRows()*s.Latent), u.lses.Stride(slot, s.PaddedRows())
+		p := c.r.partials
+		vectors, states := u.vectors.Stride(slot, p.slotWords()), u.states.Stride(slot, p.slotStates())
 		for i := range unroll {
-			there, rows := slot.Lt(u.count.Sub(i*step)), i*step*s.PaddedRows()
-			parts = append(parts, vectors.LoadVectorIf(there, rows*s.Latent, 4))
-			for row := range lses {
-				lses[row] = append(lses[row], tops.LoadIf(there, rows+row*c.rowStep(), k.NegInf()))
+			there := slot.Lt(u.count.Sub(i * step))
+			parts = append(parts, vectors.LoadVectorIf(there, i*step*p.slotWords(), partialWords))
+			for row, state := range c.load(states, there, i*step*p.slotStates()) {
+				lses[row] = append(lses[row], k.Select(there, state[0], k.NegInf()))
+				units[row] = append(units[row], state[1])
 			}
 		}
+		var weights [2][]gen.Value
 		for row, lse := range lses {
 			top := lse[0]
 			for _, l := range lse[1:] {
@@ -208,21 +239,34 @@ func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeSta
 			for i, l := range lse {
 				weight := l.Sub(reference).Exp2()
 				st.total[row].Increase(weight)
-				for e, a := range st.acc {
-					if c.rowIndex(e) == row {
-						a.Set(parts[i][e].MulAdd(weight, a))
-					}
-				}
+				weights[row] = append(weights[row], weight.Mul(units[row][i]))
+			}
+		}
+		for i := range unroll {
+			for e, x := range p.unpack(parts[i]) {
+				st.acc[e].Set(x.MulAdd(weights[c.rowIndex(e)][i], st.acc[e]))
 			}
 		}
 	})
 	return st
 }
 
+// load reads the states of a lane's two rows, so many words on.
+func (c combiner) load(states gen.Pointer, there gen.Value, offset int) (rows [2][]gen.Value) {
+	if c.rowStep() == 1 {
+		both := states.LoadVectorIf(there, offset, 2*stateWords)
+		return [2][]gen.Value{both[:stateWords], both[stateWords:]}
+	}
+	for row := range rows {
+		rows[row] = states.LoadVectorIf(there, offset+row*c.rowStep()*stateWords, stateWords)
+	}
+	return rows
+}
+
 // store writes a unit's output, and the LSE of rows whose first column it has.
 func (c combiner) store(u unit, st mergeState) {
 	k, s := c.k, c.s
-	var x [4]gen.Value
+	x := make([]gen.Value, len(st.acc))
 	var lse [2]gen.Value
 	for row := range 2 {
 		some := st.total[row].Gt(0.0)
@@ -239,18 +283,21 @@ func (c combiner) store(u unit, st mergeState) {
 		k.If(row.Lt(s.Rows()), func() { rows.row(row).At(latent.Shr(1)).Store(0, packed) })
 	}
 	if s.rowsOnM() {
-		put(u.row, u.latent, k.Pack(s.dtype(), x[0], x[1]))
-		put(u.row.Add(8), u.latent, k.Pack(s.dtype(), x[2], x[3]))
+		for e := 0; e < len(x); e += 4 {
+			latent := u.latent.Add(e / 4 * c.quadStep())
+			put(u.row, latent, k.Pack(s.dtype(), x[e], x[e+1]))
+			put(u.row.Add(8), latent, k.Pack(s.dtype(), x[e+2], x[e+3]))
+		}
 	} else {
 		// Lanes four apart hold neighbouring latent columns of the same rows:
 		// the lower one takes the pair of the first row, the upper the second's.
 		upper := c.lane.And(4).Ne(0)
-		for e := 0; e < 4; e += 2 {
+		for e := 0; e < len(x); e += 2 {
 			theirs := k.Select(upper, x[e], x[e+1]).Butterfly(4)
 			lo, hi := k.Select(upper, theirs, x[e]), k.Select(upper, x[e+1], theirs)
 			row := k.Select(upper, u.row.Add(1), u.row)
 			latent := k.Select(upper, u.latent.Sub(1), u.latent)
-			put(row, latent.Add(4*e), k.Pack(s.dtype(), lo, hi))
+			put(row, latent.Add(e/4*c.quadStep()+e%4*4), k.Pack(s.dtype(), lo, hi))
 		}
 	}
 	k.If(u.latent.Eq(0), func() {

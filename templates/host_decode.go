@@ -20,7 +20,7 @@ func decodeHost(s Spec) hostRules {
 		constants: constants(map[string]int{
 			"heads": s.Heads, "s_q": s.SQ, "latent": s.Latent, "rope": s.Rope, "width": s.Width(), "page": s.Page,
 			"rows": s.Rows(), "row_blocks": s.RowBlocks(), "padded_rows": s.PaddedRows(),
-			"units": s.mergeUnits(),
+			"units": s.mergeUnits(), "partial_bytes": s.partialBytes(), "state_bytes": stateBytes,
 		}),
 		arguments: []manifest.Argument{
 			integerArgument("batch", "0", "2147483647 / rows", "requests"),
@@ -68,7 +68,7 @@ func decodeHost(s Spec) hostRules {
 			"merges":             {Address: "schedule", Offset: "merges_at"},
 			"arrivals":           {Address: "schedule", Offset: "arrivals_at"},
 			"partial_out":        {Address: "workspace", Offset: "partial_out_at"},
-			"partial_lse":        {Address: "workspace", Offset: "partial_lse_at"},
+			"partial_state":      {Address: "workspace", Offset: "partial_state_at"},
 			"scale_log2":         scaleFill,
 			"lse_factor":         {Real: "lse_factor"},
 		},
@@ -83,7 +83,7 @@ func decodeHost(s Spec) hostRules {
 	}
 	h.sections("schedule", [2]string{"part_first", "4 * (parts + 1)"}, [2]string{"items", "16 * (pieces + parts)"},
 		[2]string{"merges", "16 * (1 + merged)"}, [2]string{"arrivals", "4 * slots * row_blocks"})
-	h.sections("workspace", [2]string{"partial_out", "4 * slots * padded_rows * latent"}, [2]string{"partial_lse", "4 * slots * padded_rows"})
+	h.sections("workspace", [2]string{"partial_out", "partial_bytes * slots * padded_rows * latent"}, [2]string{"partial_state", "state_bytes * slots * padded_rows"})
 	return h
 }
 

@@ -8,25 +8,23 @@ import (
 // results writes finished row blocks: to the caller's output where an item
 // covers its request, to the workspace otherwise.
 type results struct {
-	k          *gen.Kernel
-	s          Spec
-	out        rowPlace
-	lse        gen.Pointer
-	lseFactor  gen.Scalar
-	partialOut gen.Pointer // [slot][padded row][latent] f32, normalised
-	partialLSE gen.Pointer // [slot][padded row] f32, base 2
-	arrivals   gen.Pointer // [slot][row block]: how far a pair's pieces are
-	ticket     gen.Region  // one word
+	k         *gen.Kernel
+	s         Spec
+	out       rowPlace
+	lse       gen.Pointer
+	lseFactor gen.Scalar
+	partials  partials
+	arrivals  gen.Pointer // [slot][row block]: how far a pair's pieces are
+	ticket    gen.Region  // one word
 }
 
 func resultWriter(k *gen.Kernel, s Spec) results {
 	return results{
 		k: k, s: s,
-		out:        place(k, s, "out"),
-		lse:        k.Pointer("lse", isa.F32),
-		lseFactor:  k.Scalar("lse_factor", isa.F32),
-		partialOut: k.Pointer("partial_out", isa.F32),
-		partialLSE: k.Pointer("partial_lse", isa.F32),
+		out:       place(k, s, "out"),
+		lse:       k.Pointer("lse", isa.F32),
+		lseFactor: k.Scalar("lse_factor", isa.F32),
+		partials:  partialResults(k, s),
 	}
 }
 
@@ -49,23 +47,54 @@ type outputRows interface {
 	batch() int
 }
 
+// quadsAtOnce returns how many quads a thread packs before it stages them: eight
+// vectors of a partial output, which it has under way where it merges.
+func (s Spec) quadsAtOnce() int { return 8 * s.partialElems() / 4 }
+
 // write brings a finished item's result to its destination, by way of the
 // output tile.
 func (r results) write(it item, rowBlock, firstRow gen.Value, held outputRows, st softmaxState, team mergeTeam, tile gen.SharedTile) {
 	k, s := r.k, r.s
-	layout, out := held.layout(), held.output()
-	v := r.judge(it, rowBlock, firstRow, out, st, team, layout)
-	k.If(v.finished.Eq(1), func() {
-		all, batch := quads(out), held.batch()
-		for n := 0; n < len(all); n += batch {
-			held.stage(tile, r.packed(v, st, all[n:min(n+batch, len(all))], n, team, layout), n)
-			k.SyncWarp() // keeps the next batch's loads, and their registers, behind
-		}
-		k.If(layout.speaker, func() {
-			r.storeLSE(r.lse.Stride(it.request, s.Rows()), firstRow, st, layout, r.lseFactor.Read())
+	p := &attended{out: held.output(), state: st, layout: held.layout(), team: team}
+	finish := func(packed func(first, end int) []gen.Value) {
+		r.stage(held, tile, packed)
+		k.If(p.layout.speaker, func() {
+			r.storeLSE(r.lse.Stride(it.request, s.Rows()), firstRow, st, p.layout, r.lseFactor.Read())
 		})
 		r.copyRows(it, firstRow, tile, team)
+	}
+	// What is done once per item waits for its instructions wherever they do not
+	// lie in a row: whole requests have a path of their own.
+	k.IfElse(it.whole(), func() {
+		finish(func(first, end int) []gen.Value { return r.packed(p, first, end) })
+	}, func() {
+		v := r.judge(it, rowBlock, firstRow, p)
+		k.If(v.last.Ne(0), func() {
+			finish(func(first, end int) []gen.Value { return r.merged(p, v, first, end) })
+		})
 	})
+}
+
+// stage brings the output's quads to the tile, packed in pairs.
+func (r results) stage(held outputRows, tile gen.SharedTile, packed func(first, end int) []gen.Value) {
+	all := len(quads(held.output()))
+	for n := 0; n < all; n += held.batch() {
+		held.stage(tile, packed(n, min(n+held.batch(), all)), n)
+		r.k.SyncWarp() // keeps the next batch's values, and their registers, behind
+	}
+}
+
+// packed returns the values of the quads first to end of a whole request, packed
+// in pairs.
+func (r results) packed(p *attended, first, end int) (packed []gen.Value) {
+	for _, q := range p.quads()[first:end] {
+		var x [4]gen.Value
+		for e := range x {
+			x[e] = q.acc.R[q.first+e].Mul(p.state.inverse[p.layout.index(q.first+e)])
+		}
+		packed = append(packed, r.k.Pack(r.s.dtype(), x[0], x[1]), r.k.Pack(r.s.dtype(), x[2], x[3]))
+	}
+	return packed
 }
 
 // storeLSE writes the row block's LSE, times factor, to to[row].

@@ -94,7 +94,7 @@ func (r *rowsOnM) finish(both gen.NamedBarrier) softmaxState {
 
 func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
 
-func (r *rowsOnM) batch() int { return quadsInFlight }
+func (r *rowsOnM) batch() int { return r.softmax.s.quadsAtOnce() }
 
 func (r *rowsOnM) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
 	tile.StoreRows(packed, r.which*r.out.N+8*quad)

@@ -64,14 +64,19 @@ func (r *rowsOnN) multiplyValues(tile gen.SharedTile, run latentRun) {
 
 func (r *rowsOnN) output() []gen.Accumulator { return r.out }
 
-func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k) }
+func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.softmax.s) }
 
 // quadsPerBlock returns the fours of elements of an accumulator.
 func (r *rowsOnN) quadsPerBlock() int { return len(r.out[0].R) / 4 }
 
 // batch is whole accumulators, since lanes exchange what lies across latent
-// columns when it is stored.
-func (r *rowsOnN) batch() int { return r.quadsPerBlock() * max(1, quadsInFlight/r.quadsPerBlock()) }
+// columns when it is stored, and as many as have quads in a vector of partial
+// output.
+func (r *rowsOnN) batch() int {
+	s := r.softmax.s
+	step := r.quadsPerBlock() * s.partialElems() / 4
+	return step * max(1, s.quadsAtOnce()/step)
+}
 
 func (r *rowsOnN) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
 	per := r.quadsPerBlock()

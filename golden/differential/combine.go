@@ -111,7 +111,7 @@ func combine(dev *device, v runtime.Variant, spec templates.Spec, in combineInpu
 	}{
 		{"merges", encodeInts(in.merges)},
 		{"partial_out", dtype.F32.Encode(nil, in.out)},
-		{"partial_lse", dtype.F32.Encode(nil, in.lse)},
+		{"partial_state", dtype.F32.Encode(nil, in.lse)},
 	} {
 		if pointers[x.name], err = dev.upload(x.name, x.data); err != nil {
 			return res, err

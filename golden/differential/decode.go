@@ -57,8 +57,8 @@ type decodeResult struct {
 	out      []float32         // [batch × rows, latent]
 	lse      []float32         // [batch × rows]
 
-	partialOut []float32 // [slots, padded rows × latent]
-	partialLSE []float32 // [slots, padded rows]
+	partialOut   []float32 // [slots, padded rows × latent]
+	partialState []float32 // [slots, padded rows]
 }
 
 // Decode compares a decode step. kinds tells which kinds of requests the batch
@@ -126,7 +126,7 @@ func (r *Row) slots(spec templates.Spec, m merge, a, b *decodeResult) {
 			r.row(dtype.Type(spec.DType), a.partialOut[at:end], b.partialOut[at:end], largest)
 		}
 		at := slot * spec.PaddedRows()
-		r.lses(a.partialLSE[at:at+spec.Rows()], b.partialLSE[at:at+spec.Rows()])
+		r.lses(a.partialState[at:at+spec.Rows()], b.partialState[at:at+spec.Rows()])
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *decodeResult) partials(dev *device, d *runtime.Decode, workspace runtim
 	if err != nil {
 		return err
 	}
-	lse, err := dev.given(1, m, "partial_lse")
+	lse, err := dev.given(1, m, "partial_state")
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (r *decodeResult) partials(dev *device, d *runtime.Decode, workspace runtim
 	if r.partialOut, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: out, Bytes: int64(lse - out)}); err != nil {
 		return err
 	}
-	r.partialLSE, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: lse, Bytes: int64(end - lse)})
+	r.partialState, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: lse, Bytes: int64(end - lse)})
 	return err
 }
 
