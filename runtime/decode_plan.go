@@ -118,10 +118,12 @@ func gcd(a, b int) int {
 }
 
 // Merging: a block's warps, each of which merges a unit alone where no request
-// has more pieces than that; the partial output in a unit, 16 bytes a lane.
+// has more pieces than that; the partial output in such a unit, 16 bytes a lane,
+// and the elements in one that a block's warps share.
 const (
-	mergeWarps = 8
-	unitBytes  = 16 * 32
+	mergeWarps  = 8
+	unitBytes   = 16 * 32
+	sharedElems = 4 * 32
 )
 
 // stateBytes is the room for what a partial row has beside its output: the LSE
@@ -158,9 +160,10 @@ func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	if pieces <= pairPieces { // most are merged by decode
 		most = 2 * d.sms
 	}
-	work := merged * (d.rowBlocks * d.model.BlockH * d.model.Latent * int(d.model.partialBytes()) / unitBytes)
+	elems := merged * d.rowBlocks * d.model.BlockH * d.model.Latent
+	work := elems / sharedElems
 	if pieces <= mergeWarps {
-		work = (work + mergeWarps - 1) / mergeWarps
+		work = (elems*int(d.model.partialBytes())/unitBytes + mergeWarps - 1) / mergeWarps
 	}
 	return min(most, max(work, (d.sms+1)/2))
 }

@@ -11,9 +11,14 @@ const (
 	// number of slots that none of them exceeds.
 	mergeWords = 4
 
-	combineWarps  = 8
-	combineUnroll = 4 // slots that a warp has in flight when it shares a unit
-	warpSlots     = 8 // up to so many slots, a warp merges a unit alone
+	combineWarps = 8
+	// warpSlots: up to so many slots a warp merges a unit alone, with so many in
+	// flight at a time; up to fewSlots a CTA's warps share it with fewInFlight
+	// each, and beyond with manyInFlight. What is done once waits for its
+	// instructions, so none are there for slots that are not.
+	warpSlots, warpInFlight = 8, 4
+	fewSlots, fewInFlight   = 16, 2
+	manyInFlight            = 6
 )
 
 // combiner merges the partial outputs of requests cut into three pieces or
@@ -32,29 +37,38 @@ type combiner struct {
 	r      results
 	merges gen.Pointer
 	lane   gen.Value
+	split  int // lanes that share a vector: 2 where its quads are merged apart
 }
 
 func decodeCombine(s Spec) (*gen.Output, error) {
 	k := gen.NewKernel("decode_combine", s, s.options())
-	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32)}
+	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32), split: 1}
 	c.r = resultWriter(k, s)
 	k.Threads(32 * combineWarps)
-	states := k.SharedArray("states", isa.F32, gatherPlaces*32*c.savedWords())
+	shared := c
+	shared.split = s.partialElems() / 4 // units for more CTAs
+	states := k.SharedArray("states", isa.F32, gatherPlaces*32*shared.savedWords())
 	k.AllowNextGrid()
 	c.lane = k.Lane()
+	shared.lane = c.lane
 	head := c.merges.LoadVector(0, 2)
-	units := head[0].Mul(c.unitsPerRequest())
+	requests, most := head[0], head[1]
 	warp := k.Warp()
-	k.IfElse(head[1].Le(warpSlots), func() {
-		c.each(units, k.Block().Mul(combineWarps).Add(warp), k.Blocks().Mul(combineWarps), func(u unit) {
-			c.store(u, c.accumulate(u, k.Int(0), 1, warpSlots))
+	share := func(inFlight int) func() {
+		return func() {
+			shared.each(requests, k.Block(), k.Blocks(), func(u unit) {
+				st := shared.accumulate(u, warp, combineWarps, inFlight)
+				shared.gather(st, states, warp)
+				k.If(warp.Eq(0), func() { shared.store(u, st) })
+			})
+		}
+	}
+	k.IfElse(most.Le(warpSlots), func() {
+		c.each(requests, k.Block().Mul(combineWarps).Add(warp), k.Blocks().Mul(combineWarps), func(u unit) {
+			c.store(u, c.accumulate(u, k.Int(0), 1, warpInFlight))
 		})
 	}, func() {
-		c.each(units, k.Block(), k.Blocks(), func(u unit) {
-			st := c.accumulate(u, warp, combineWarps, combineUnroll)
-			c.gather(st, states, warp)
-			k.If(warp.Eq(0), func() { c.store(u, st) })
-		})
+		k.IfElse(most.Le(fewSlots), share(fewInFlight), share(manyInFlight))
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
 	k.WaitForPreviousGrid()
@@ -89,13 +103,13 @@ type unit struct {
 	states         gen.Pointer // of the lane's first row in the first slot
 }
 
-// vectors returns the vectors of a row block.
-func (c combiner) vectors() int { return c.s.BlockH * c.s.Latent / c.s.partialElems() }
-
-func (c combiner) unitsPerRequest() int { return c.s.mergeUnits() }
-
-// mergeUnits returns the units of work that merging a request takes.
+// mergeUnits returns the warps' vectors that merging a request takes: the units
+// of work where a warp has one vector per lane.
 func (s Spec) mergeUnits() int { return s.RowBlocks() * s.BlockH * s.Latent / s.partialElems() / 32 }
+
+// elems returns the elements that a lane has of a slot, words their size.
+func (c combiner) elems() int { return c.s.partialElems() / c.split }
+func (c combiner) words() int { return partialWords / c.split }
 
 // rowStep returns the distance between a vector's two query rows.
 func (c combiner) rowStep() int {
@@ -121,21 +135,24 @@ func (c combiner) quadStep() int {
 	return gen.AccumulatorRows
 }
 
-// each runs body for units first, first+step, …
-func (c combiner) each(units, first, step gen.Value, body func(unit)) {
+// each runs body for units first, first+step, … of so many requests.
+func (c combiner) each(requests, first, step gen.Value, body func(unit)) {
 	k, s := c.k, c.s
-	k.For("unit", first, units, step, func(i gen.Value) {
-		per, perBlock := c.unitsPerRequest(), c.vectors()/32
+	per, perBlock := s.mergeUnits()*c.split, s.mergeUnits()*c.split/s.RowBlocks()
+	k.For("unit", first, requests.Mul(per), step, func(i gen.Value) {
 		e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
 		inRequest := i.Rem(per)
-		block, v := inRequest.Div(perBlock), inRequest.Rem(perBlock)
+		block, inBlock := inRequest.Div(perBlock), inRequest.Rem(perBlock)
+		// The lane is for part of a vector of this lane of decode's warp.
+		v, part := inBlock.Div(c.split), c.lane.Rem(c.split)
+		lane := inBlock.Rem(c.split).Mul(32 / c.split).Add(c.lane.Div(c.split))
 		warps := s.teamThreads() / 32
 		vector, warp := v.Div(warps), v.Rem(warps)
 		columns := s.partialElems() / 4 * c.quadStep() // that vectors of the same rows are apart
 		share := warp
 		u := unit{request: e[0], count: e[2]}
-		fragmentRow := warp.And(3).Mul(16).Add(c.lane.Shr(2))
-		fragmentColumn := c.lane.And(3).Mul(2)
+		fragmentRow := warp.And(3).Mul(16).Add(lane.Shr(2))
+		fragmentColumn := lane.And(3).Mul(2)
 		if s.rowsOnM() {
 			u.row = fragmentRow
 			u.latent = fragmentColumn.Add(vector.Mul(columns))
@@ -145,10 +162,10 @@ func (c combiner) each(units, first, step gen.Value, body func(unit)) {
 			u.row = fragmentColumn.Add(vector.Rem(groups).Mul(8))
 			u.latent = fragmentRow.Add(vector.Div(groups).Mul(columns))
 		}
-		u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent) // the warpgroup's
+		u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent).Add(part.Mul(c.quadStep())) // the warpgroup's
 		firstRow := block.Mul(s.BlockH)
 		u.row = u.row.Add(firstRow)
-		u.vectors = c.r.partials.vectors(e[1], firstRow).At(v.Mul(32).Add(c.lane).Mul(partialWords))
+		u.vectors = c.r.partials.vectors(e[1], firstRow).At(v.Mul(32).Add(lane).Mul(partialWords).Add(part.Mul(c.words())))
 		u.states = c.r.partials.rows(e[1], share, u.row)
 		k.WaitForPreviousGrid()
 		body(u)
@@ -164,7 +181,7 @@ type mergeState struct {
 }
 
 // savedWords is a state's size in shared memory.
-func (c combiner) savedWords() int { return 4 + c.s.partialElems() }
+func (c combiner) savedWords() int { return 4 + c.elems() }
 
 func (st mergeState) save(to gen.Region) {
 	to.StoreVector(0, st.top[0].Value, st.top[1].Value, st.total[0].Value, st.total[1].Value)
@@ -208,12 +225,12 @@ func (st mergeState) merge(k *gen.Kernel, from gen.Region) {
 
 // accumulate merges the slots first, first+step, … of a unit, so many at once.
 func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeState {
-	k, s := c.k, c.s
+	k := c.k
 	st := mergeState{rowIndex: c.rowIndex}
 	for row := range 2 {
 		st.top[row], st.total[row] = k.Var(k.NegInf()), k.Var(k.Float(0))
 	}
-	for range s.partialElems() {
+	for range c.elems() {
 		st.acc = append(st.acc, k.Var(k.Float(0)))
 	}
 	k.For("slot", first, u.count, step*unroll, func(slot gen.Value) {
@@ -223,7 +240,7 @@ func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeSta
 		vectors, states := u.vectors.Stride(slot, p.slotWords()), u.states.Stride(slot, p.slotStates())
 		for i := range unroll {
 			there := slot.Lt(u.count.Sub(i * step))
-			parts = append(parts, vectors.LoadVectorIf(there, i*step*p.slotWords(), partialWords))
+			parts = append(parts, vectors.LoadVectorIf(there, i*step*p.slotWords(), c.words()))
 			for row, state := range c.load(states, there, i*step*p.slotStates()) {
 				lses[row] = append(lses[row], k.Select(there, state[0], k.NegInf()))
 				units[row] = append(units[row], state[1])
@@ -289,11 +306,11 @@ func (c combiner) store(u unit, st mergeState) {
 			put(u.row.Add(8), latent, k.Pack(s.dtype(), x[e+2], x[e+3]))
 		}
 	} else {
-		// Lanes four apart hold neighbouring latent columns of the same rows:
+		// Lanes of decode's warp that are four apart hold neighbouring latent columns of the same rows:
 		// the lower one takes the pair of the first row, the upper the second's.
-		upper := c.lane.And(4).Ne(0)
+		upper := c.lane.And(4 * c.split).Ne(0)
 		for e := 0; e < len(x); e += 2 {
-			theirs := k.Select(upper, x[e], x[e+1]).Butterfly(4)
+			theirs := k.Select(upper, x[e], x[e+1]).Butterfly(4 * c.split)
 			lo, hi := k.Select(upper, theirs, x[e]), k.Select(upper, x[e+1], theirs)
 			row := k.Select(upper, u.row.Add(1), u.row)
 			latent := k.Select(upper, u.latent.Sub(1), u.latent)

@@ -20,7 +20,7 @@ func decodeHost(s Spec) hostRules {
 		constants: constants(map[string]int{
 			"heads": s.Heads, "s_q": s.SQ, "latent": s.Latent, "rope": s.Rope, "width": s.Width(), "page": s.Page,
 			"rows": s.Rows(), "row_blocks": s.RowBlocks(), "padded_rows": s.PaddedRows(),
-			"units": s.mergeUnits(), "partial_bytes": s.partialBytes(), "state_bytes": stateBytes,
+			"units": s.mergeUnits(), "shared_units": s.mergeUnits() * s.partialElems() / 4, "partial_bytes": s.partialBytes(), "state_bytes": stateBytes,
 		}),
 		arguments: []manifest.Argument{
 			integerArgument("batch", "0", "2147483647 / rows", "requests"),
@@ -48,8 +48,7 @@ func decodeHost(s Spec) hostRules {
 			{Name: "merged", Value: "if(splits, batch, min(batch, parts))"},
 			// The merge's blocks: see runtime's Decode.
 			{Name: "pieces_each", Value: "if(splits, splits, parts / max(1, batch))"},
-			{Name: "merge_units", Value: "merged * units"},
-			{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merge_units, ceildiv(merge_units, %d))", warpSlots, combineWarps)},
+						{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merged * shared_units, ceildiv(merged * units, %d))", warpSlots, combineWarps)},
 			{Name: "merge_most", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, 4 * sms, 2 * sms)", pairPieces)},
 			{Name: "merge_few", Value: "min(merge_most, max(merge_work, ceildiv(sms, 2)))"},
 		},
