@@ -29,6 +29,7 @@ type Decode struct {
 	model     DecodeModel
 	parts     int
 	rowBlocks int
+	cluster   int // row blocks that begin together
 	sms       int
 
 	schedule, attend, merge boundKernel
@@ -81,6 +82,7 @@ func loadDecode(l *loader, v DecodeVariants) (_ *Decode, err error) {
 		return nil, err
 	}
 	sms := max(1, drv.Attributes().SMs)
+	d.cluster = max(1, attend.Cluster)
 	if d.parts, d.rowBlocks, err = planParts(sms, d.model.Rows(), d.model.BlockH, attend.Cluster); err != nil {
 		return nil, err
 	}

@@ -144,26 +144,28 @@ func (m *DecodeModel) partialBytes() int64 {
 // request has so many pages, at most. Blocks without work cost too, the step
 // after this one in particular, which starts when all of them have: 16 heads, 1 ×
 // 1024 take 5.5 µs with four blocks per multiprocessor and 4.6 with those that
-// have work. Where several row blocks read the same pages for long more blocks are
-// better, 15.0 µs against 16.2 for 16 heads as two row blocks, 1 × 32768: presumably
-// the next step's blocks then start late and next to each other
-// (golden/perf/decode.md).
+// have work. Where several row blocks that are no cluster read the same pages for
+// long more blocks are better, as many as are resident at a time: presumably the
+// next step's blocks then start late and next to each other (golden/perf/decode.md).
 func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
-	if d.rowBlocks > 1 && int64(batch)*pages > int64(d.parts) {
-		return 4 * d.sms
+	if d.rowBlocks > d.cluster && int64(batch)*pages > int64(d.parts) {
+		return 3 * d.sms
 	}
 	pieces, merged := d.parts/max(1, batch), min(batch, d.parts)
 	if splits > 0 {
 		pieces, merged = splits, batch
 	}
-	most := 4 * d.sms
+	most := 3 * d.sms
 	if pieces <= pairPieces { // most are merged by decode
 		most = 2 * d.sms
 	}
 	elems := merged * d.rowBlocks * d.model.BlockH * d.model.Latent
 	work := elems / sharedElems
+	units := elems * int(d.model.partialBytes()) / unitBytes
 	if pieces <= mergeWarps {
-		work = (elems*int(d.model.partialBytes())/unitBytes + mergeWarps - 1) / mergeWarps
+		work = (units + mergeWarps - 1) / mergeWarps
+	} else if pieces <= 2*mergeWarps {
+		work = (units + 1) / 2
 	}
 	return min(most, max(work, (d.sms+1)/2))
 }

@@ -13,19 +13,19 @@ func TestPlanSizes(t *testing.T) {
 		schedule, workspace              int64
 	}{
 		// 132 parts: 133 × 4 → 768; items (1 + 132) × 16 → 2304; merges 2 × 16 → 256;
-		// arrivals 264 × 4 → 1280. 264 slots of 16 rows of 512 and one f32.
-		{16, 1, 16, 1, 0, 768 + 2304 + 256 + 1280, 264*16*512*4 + 264*16*4},
+		// arrivals 264 × 4 → 1280. 264 slots of 16 rows of 512 f16 and 64 bytes of states.
+		{16, 1, 16, 1, 0, 768 + 2304 + 256 + 1280, 264*16*512*2 + 264*16*64},
 		// items (128 + 132) × 16 → 4352; merges (1 + 128) × 16 → 2304.
-		{16, 1, 16, 128, 0, 768 + 4352 + 2304 + 1280, 264*16*512*4 + 264*16*4},
+		{16, 1, 16, 128, 0, 768 + 4352 + 2304 + 1280, 264*16*512*2 + 264*16*64},
 		// merges are bounded by the parts: 133 × 16 → 2304; items 10132 × 16 → 162304.
-		{16, 1, 16, 10000, 0, 768 + 162304 + 2304 + 1280, 264*16*512*4 + 264*16*4},
+		{16, 1, 16, 10000, 0, 768 + 162304 + 2304 + 1280, 264*16*512*2 + 264*16*64},
 		// forced: items (4·8 + 132) × 16 → 2816; merges (1 + 4) × 16 → 256; 32 slots, arrivals 32 × 4 → 256.
-		{16, 1, 16, 4, 8, 768 + 2816 + 256 + 256, 32*16*512*4 + 32*16*4},
+		{16, 1, 16, 4, 8, 768 + 2816 + 256 + 256, 32*16*512*2 + 32*16*64},
 		// 130 rows in blocks of 32: 5 row blocks, 26 parts; 27 × 4 → 256; items 27 × 16 → 512; 52 slots of
 		// whole row blocks, 160 rows; arrivals 52 × 5 × 4 → 1280.
-		{130, 1, 32, 1, 0, 256 + 512 + 256 + 1280, 52*160*512*4 + 52*160*4},
+		{130, 1, 32, 1, 0, 256 + 512 + 256 + 1280, 52*160*512*2 + 52*160*64},
 		// batch 0 needs what the device's parts need.
-		{16, 1, 16, 0, 0, 768 + 2304 + 256 + 1280, 264*16*512*4 + 264*16*4},
+		{16, 1, 16, 0, 0, 768 + 2304 + 256 + 1280, 264*16*512*2 + 264*16*64},
 		{16, 1, 16, 0, 3, 768 + 2304 + 256, 0},
 	} {
 		d, err := LoadDecode(newFake(), decodeVariants(test.heads, test.sq, test.blockH))
@@ -221,18 +221,21 @@ func TestNoDriver(t *testing.T) {
 // TestMergeBlocks: blocks have work, where the next step does not gain from
 // waiting for more.
 func TestMergeBlocks(t *testing.T) {
-	for _, c := range []struct{ rows, blockH, batch, splits, pages, want int }{
-		{16, 16, 1, 0, 16, 66},     // 64 units
-		{16, 16, 4, 0, 16, 256},    // a block for a unit
-		{16, 16, 16, 0, 64, 128},   // a warp for a unit
-		{16, 16, 128, 0, 64, 264},  // hardly any request in three pieces
-		{16, 16, 128, 12, 64, 528}, // every one in twelve
-		{128, 64, 64, 0, 64, 528},  // row blocks that read the same pages
-		{16, 8, 1, 0, 512, 528},
-		{16, 8, 1, 0, 16, 66}, // and take one tile at most
-		{16, 16, 1 << 30, 1 << 10, 1 << 20, 528},
+	for _, c := range []struct{ rows, blockH, cluster, batch, splits, pages, want int }{
+		{16, 16, 1, 1, 0, 16, 66},     // 64 units of half vectors
+		{16, 16, 1, 4, 0, 16, 256},    // a block for each of those
+		{16, 16, 1, 16, 0, 64, 66},    // a warp for a unit: 64 blocks
+		{16, 16, 1, 40, 0, 64, 160},   // and 160
+		{16, 16, 1, 128, 0, 64, 264},  // hardly any request in three pieces
+		{16, 16, 1, 4, 12, 64, 66},    // half a block for a unit: 64
+		{16, 16, 1, 128, 12, 64, 396}, // more than are resident
+		{128, 64, 1, 64, 0, 64, 396},  // row blocks that read the same pages
+		{16, 8, 1, 1, 0, 512, 396},
+		{16, 8, 2, 1, 0, 512, 66}, // and begin together
+		{16, 8, 1, 1, 0, 16, 66},  // or take one tile at most
+		{16, 16, 1, 1 << 30, 1 << 10, 1 << 20, 396},
 	} {
-		d := Decode{sms: 132, model: DecodeModel{BlockH: c.blockH, Latent: 512}, rowBlocks: c.rows / c.blockH}
+		d := Decode{sms: 132, model: DecodeModel{BlockH: c.blockH, Latent: 512}, rowBlocks: c.rows / c.blockH, cluster: c.cluster}
 		d.parts = d.sms / d.rowBlocks
 		if got := d.mergeBlocks(c.batch, c.splits, int64(c.pages)); got != c.want {
 			t.Errorf("%+v: %d", c, got)

@@ -12,13 +12,8 @@ const (
 	mergeWords = 4
 
 	combineWarps = 8
-	// warpSlots: up to so many slots a warp merges a unit alone, with so many in
-	// flight at a time; up to fewSlots a CTA's warps share it with fewInFlight
-	// each, and beyond with manyInFlight. What is done once waits for its
-	// instructions, so none are there for slots that are not.
-	warpSlots, warpInFlight = 8, 4
-	fewSlots, fewInFlight   = 16, 2
-	manyInFlight            = 6
+	warpSlots    = 8  // up to so many slots a warp merges a unit alone,
+	halfSlots    = 16 // and up to so many half of a CTA's warps do; all beyond
 )
 
 // combiner merges the partial outputs of requests cut into three pieces or
@@ -36,6 +31,7 @@ type combiner struct {
 	s      Spec
 	r      results
 	merges gen.Pointer
+	states gen.Region // of warps that share a unit
 	lane   gen.Value
 	split  int // lanes that share a vector: 2 where its quads are merged apart
 }
@@ -45,47 +41,62 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	c := combiner{k: k, s: s, merges: k.Pointer("merges", isa.S32), split: 1}
 	c.r = resultWriter(k, s)
 	k.Threads(32 * combineWarps)
-	shared := c
-	shared.split = s.partialElems() / 4 // units for more CTAs
-	states := k.SharedArray("states", isa.F32, gatherPlaces*32*shared.savedWords())
+	c.states = k.SharedArray("states", isa.F32, gatherPlaces*32*c.savedWords())
 	k.AllowNextGrid()
 	c.lane = k.Lane()
-	shared.lane = c.lane
 	head := c.merges.LoadVector(0, 2)
 	requests, most := head[0], head[1]
-	warp := k.Warp()
-	share := func(inFlight int) func() {
-		return func() {
-			shared.each(requests, k.Block(), k.Blocks(), func(u unit) {
-				st := shared.accumulate(u, warp, combineWarps, inFlight)
-				shared.gather(st, states, warp)
-				k.If(warp.Eq(0), func() { shared.store(u, st) })
-			})
-		}
-	}
-	k.IfElse(most.Le(warpSlots), func() {
-		c.each(requests, k.Block().Mul(combineWarps).Add(warp), k.Blocks().Mul(combineWarps), func(u unit) {
-			c.store(u, c.accumulate(u, k.Int(0), 1, warpInFlight))
+	halves := c
+	halves.split = s.partialElems() / 4
+	// What is executed once waits for its instructions, so none are there for slots
+	// that are not: each number of slots has a path of its own. More than 80
+	// registers would keep a third CTA off the multiprocessor (golden/perf/decode.md).
+	k.IfElse(most.Le(warpSlots), func() { c.merge(requests, 1, 4) }, func() {
+		k.IfElse(most.Le(halfSlots), func() { c.merge(requests, combineWarps/2, 4) }, func() {
+			few := requests.Mul(s.mergeUnits()).Le(fewUnits).And(most.Gt(4 * combineWarps))
+			k.IfElse(few, func() { halves.merge(requests, combineWarps, 8) }, func() { c.merge(requests, combineWarps, 4) })
 		})
-	}, func() {
-		k.IfElse(most.Le(fewSlots), share(fewInFlight), share(manyInFlight))
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
 	k.WaitForPreviousGrid()
 	return k.Build()
 }
 
+// fewUnits is the units up to which they are cut in halves: as many as half of the
+// multiprocessors of an H200.
+const fewUnits = 66
+
+// merge has so many warps share each unit's slots, of which each has so many in
+// flight at a time. CTAs have a whole number of units.
+func (c combiner) merge(requests gen.Value, warps, inFlight int) {
+	k, s := c.k, c.s
+	groups := combineWarps / warps
+	group, warp := k.Warp().Div(warps), k.Warp().Rem(warps)
+	units := requests.Mul(s.mergeUnits() * c.split)
+	k.For("unit", k.Block().Mul(groups).Add(group), units, k.Blocks().Mul(groups), func(i gen.Value) {
+		u := c.unit(i)
+		k.WaitForPreviousGrid()
+		st := c.accumulate(u, warp, warps, inFlight)
+		c.gather(st, group, warp, warps)
+		k.If(warp.Eq(0), func() { c.store(u, st) })
+	})
+}
+
 // gatherPlaces is the states that gather keeps at a time.
 const gatherPlaces = combineWarps/2 + combineWarps/4
 
-// gather brings the warps' states together in the first warp's: the upper half of
-// those that are left gives its own to the lower, until one is left. The CTA meets
-// in it.
-func (c combiner) gather(st mergeState, states gen.Region, warp gen.Value) {
+// gather brings the states of a group of warps together in its first warp's: the
+// upper half of those that are left gives its own to the lower, until one is left.
+// The CTA meets in it.
+func (c combiner) gather(st mergeState, group, warp gen.Value, warps int) {
 	k := c.k
+	if warps == 1 {
+		return
+	}
 	first := 0 // of the places of this round; the next takes others, the one after that these again
-	for left := combineWarps / 2; left > 0; left /= 2 {
-		at := states.At(warp.And(left - 1).Add(first).Mul(32).Add(c.lane).Mul(c.savedWords()))
+	for left := warps / 2; left > 0; left /= 2 {
+		place := group.Mul(left).Add(warp.And(left - 1)).Add(first)
+		at := c.states.At(place.Mul(32).Add(c.lane).Mul(c.savedWords()))
 		k.If(warp.Ge(left).And(warp.Lt(2*left)), func() { st.save(at) })
 		k.SyncCTA()
 		k.If(warp.Lt(left), func() { st.merge(k, at) })
@@ -135,41 +146,38 @@ func (c combiner) quadStep() int {
 	return gen.AccumulatorRows
 }
 
-// each runs body for units first, first+step, … of so many requests.
-func (c combiner) each(requests, first, step gen.Value, body func(unit)) {
-	k, s := c.k, c.s
+// unit returns unit i of all requests'.
+func (c combiner) unit(i gen.Value) unit {
+	s := c.s
 	per, perBlock := s.mergeUnits()*c.split, s.mergeUnits()*c.split/s.RowBlocks()
-	k.For("unit", first, requests.Mul(per), step, func(i gen.Value) {
-		e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
-		inRequest := i.Rem(per)
-		block, inBlock := inRequest.Div(perBlock), inRequest.Rem(perBlock)
-		// The lane is for part of a vector of this lane of decode's warp.
-		v, part := inBlock.Div(c.split), c.lane.Rem(c.split)
-		lane := inBlock.Rem(c.split).Mul(32 / c.split).Add(c.lane.Div(c.split))
-		warps := s.teamThreads() / 32
-		vector, warp := v.Div(warps), v.Rem(warps)
-		columns := s.partialElems() / 4 * c.quadStep() // that vectors of the same rows are apart
-		share := warp
-		u := unit{request: e[0], count: e[2]}
-		fragmentRow := warp.And(3).Mul(16).Add(lane.Shr(2))
-		fragmentColumn := lane.And(3).Mul(2)
-		if s.rowsOnM() {
-			u.row = fragmentRow
-			u.latent = fragmentColumn.Add(vector.Mul(columns))
-			share = warp.Div(gen.Warpgroups(1))
-		} else {
-			groups := s.BlockH / 8
-			u.row = fragmentColumn.Add(vector.Rem(groups).Mul(8))
-			u.latent = fragmentRow.Add(vector.Div(groups).Mul(columns))
-		}
-		u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent).Add(part.Mul(c.quadStep())) // the warpgroup's
-		firstRow := block.Mul(s.BlockH)
-		u.row = u.row.Add(firstRow)
-		u.vectors = c.r.partials.vectors(e[1], firstRow).At(v.Mul(32).Add(lane).Mul(partialWords).Add(part.Mul(c.words())))
-		u.states = c.r.partials.rows(e[1], share, u.row)
-		k.WaitForPreviousGrid()
-		body(u)
-	})
+	e := c.merges.At(i.Div(per).Add(1).Mul(mergeWords)).LoadVector(0, mergeWords)
+	inRequest := i.Rem(per)
+	block, inBlock := inRequest.Div(perBlock), inRequest.Rem(perBlock)
+	// The lane is for part of a vector of this lane of decode's warp.
+	v, part := inBlock.Div(c.split), c.lane.Rem(c.split)
+	lane := inBlock.Rem(c.split).Mul(32 / c.split).Add(c.lane.Div(c.split))
+	warps := s.teamThreads() / 32
+	vector, warp := v.Div(warps), v.Rem(warps)
+	columns := s.partialElems() / 4 * c.quadStep() // that vectors of the same rows are apart
+	share := warp
+	u := unit{request: e[0], count: e[2]}
+	fragmentRow := warp.And(3).Mul(16).Add(lane.Shr(2))
+	fragmentColumn := lane.And(3).Mul(2)
+	if s.rowsOnM() {
+		u.row = fragmentRow
+		u.latent = fragmentColumn.Add(vector.Mul(columns))
+		share = warp.Div(gen.Warpgroups(1))
+	} else {
+		groups := s.BlockH / 8
+		u.row = fragmentColumn.Add(vector.Rem(groups).Mul(8))
+		u.latent = fragmentRow.Add(vector.Div(groups).Mul(columns))
+	}
+	u.latent = warp.Shr(2).Mul(s.Latent / s.warpgroups()).Add(u.latent).Add(part.Mul(c.quadStep())) // the warpgroup's
+	firstRow := block.Mul(s.BlockH)
+	u.row = u.row.Add(firstRow)
+	u.vectors = c.r.partials.vectors(e[1], firstRow).At(v.Mul(32).Add(lane).Mul(partialWords).Add(part.Mul(c.words())))
+	u.states = c.r.partials.rows(e[1], share, u.row)
+	return u
 }
 
 // mergeState is a sum of weighted partial vectors: for the vector's two rows

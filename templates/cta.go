@@ -32,12 +32,15 @@ const kvPromotion = 128
 func kvTensor(k *gen.Kernel, s Spec) gen.TensorMap {
 	tile := s.kvTile()
 	box := tile.Box()
-	box[1] /= s.Cluster // a CTA's share
+	if s.multicast() {
+		box[1] /= s.Cluster // a CTA's share
+	}
 	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(box, 1), tile.Swizzle, kvPromotion)
 }
 
 // newDecodeCTA declares the kernel's parameters.
 func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
+	k.Cluster(s.Cluster)
 	return &decodeCTA{
 		k: k, s: s,
 		kv:          kvTensor(k, s),
@@ -57,7 +60,7 @@ func (c *decodeCTA) begin() {
 	c.result.ticket = k.SharedArray("ticket", isa.S32, 1)
 	k.AlignmentCheck()
 	k.InitBarriers()
-	if c.s.Cluster > 1 {
+	if c.s.multicast() {
 		k.SyncCluster()
 	}
 	k.AllowNextGrid()

@@ -19,7 +19,7 @@ func decodeHost(s Spec) hostRules {
 		},
 		constants: constants(map[string]int{
 			"heads": s.Heads, "s_q": s.SQ, "latent": s.Latent, "rope": s.Rope, "width": s.Width(), "page": s.Page,
-			"rows": s.Rows(), "row_blocks": s.RowBlocks(), "padded_rows": s.PaddedRows(),
+			"rows": s.Rows(), "row_blocks": s.RowBlocks(), "cluster": s.Cluster, "padded_rows": s.PaddedRows(),
 			"units": s.mergeUnits(), "shared_units": s.mergeUnits() * s.partialElems() / 4, "partial_bytes": s.partialBytes(), "state_bytes": stateBytes,
 		}),
 		arguments: []manifest.Argument{
@@ -48,8 +48,8 @@ func decodeHost(s Spec) hostRules {
 			{Name: "merged", Value: "if(splits, batch, min(batch, parts))"},
 			// The merge's blocks: see runtime's Decode.
 			{Name: "pieces_each", Value: "if(splits, splits, parts / max(1, batch))"},
-						{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merged * shared_units, ceildiv(merged * units, %d))", warpSlots, combineWarps)},
-			{Name: "merge_most", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, 4 * sms, 2 * sms)", pairPieces)},
+			{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merged * shared_units, if(max(pieces_each, %d) - %[2]d, ceildiv(merged * units, 2), ceildiv(merged * units, %d)))", halfSlots, warpSlots, combineWarps)},
+			{Name: "merge_most", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, 3 * sms, 2 * sms)", pairPieces)},
 			{Name: "merge_few", Value: "min(merge_most, max(merge_work, ceildiv(sms, 2)))"},
 		},
 		when: "batch",
@@ -58,7 +58,7 @@ func decodeHost(s Spec) hostRules {
 		grids: map[string][3]string{
 			"decode_schedule": {"1", "1", "1"},
 			"absorb_decode":   {"parts * row_blocks", "1", "1"},
-			"decode_combine":  {"if(row_blocks - 1, if(max(batch * block_table.size.page, parts) - parts, 4 * sms, merge_few), merge_few)", "1", "1"},
+			"decode_combine":  {"if(max(row_blocks, cluster) - cluster, if(max(batch * block_table.size.page, parts) - parts, 3 * sms, merge_few), merge_few)", "1", "1"},
 		},
 		fills: map[string]manifest.Fill{
 			"block_table_stride": {Value: "block_table.stride.batch / 4"},

@@ -33,7 +33,6 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
 		gen.Part{First: 0, Count: half, Arrivals: 4},
 		gen.Part{First: half, Count: half, Arrivals: 4})
-	k.Cluster(s.Cluster)
 	ring.Share(s.Cluster)
 	shared := shareRowsOnM(k, s)
 	c.begin()

@@ -25,7 +25,7 @@ type Spec struct {
 	Value   int    `json:"value,omitempty"`   // expand: width of a head's value
 	Page    int    `json:"page,omitempty"`    // tokens per page of the cache: 64
 	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
-	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster
+	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster; decode: row blocks that begin together, of 64 rows also bring pages to each other
 	DType   string `json:"dtype"`             // "bf16" or "fp16"
 	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
 	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
@@ -89,7 +89,6 @@ func (s Spec) WithDefaults() Spec {
 	set(&s.Rope, 64)
 	set(&s.Page, pageTokens)
 	set(&s.BlockN, pageTokens)
-	set(&s.Cluster, 1)
 	set(&s.Stages, 2)
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
@@ -97,7 +96,19 @@ func (s Spec) WithDefaults() Spec {
 	if s.BlockH == 0 && s.Heads > 0 && s.SQ > 0 {
 		s.BlockH = s.balancedBlock()
 	}
+	set(&s.Cluster, s.sideBySide())
 	return s
+}
+
+// sideBySide returns the default cluster: two row blocks of 8 rows begin together
+// and find each other's pages in the L2, which is worth 2 to 10 % where they have
+// several; with 16 rows it is worth nothing, and more than two need not fit the
+// device evenly (golden/perf/decode.md).
+func (s Spec) sideBySide() int {
+	if s.BlockH == 8 && s.Heads > 0 && s.SQ > 0 && s.RowBlocks() == 2 {
+		return 2
+	}
+	return 1
 }
 
 // The row blocks: up to 40 rows lie on wgmma's N, and one warpgroup has registers
@@ -120,6 +131,9 @@ func (s Spec) balancedBlock() int {
 	blocks := ceilQuotient(s.Rows(), swapBlockH)
 	return ceilQuotient(ceilQuotient(s.Rows(), blocks), 8) * 8
 }
+
+// multicast reports whether the CTAs of a cluster bring pages to each other.
+func (s Spec) multicast() bool { return s.rowsOnM() && s.Cluster > 1 }
 
 // rowsOnM reports whether the spec's rows lie on wgmma's M.
 func (s Spec) rowsOnM() bool { return s.BlockH == seesawBlockH }
@@ -185,8 +199,8 @@ func (s Spec) Validate() error {
 		return refuse("evict", s.Evict, evictNormal, "pages are evicted first, or as others are")
 	case s.PieceCost < 0 || s.PieceCost > maxPieceCost:
 		return refuse("piece-cost", s.PieceCost, min(max(s.PieceCost, 0), maxPieceCost), "the line of all requests must stay within 31 bits")
-	case s.Cluster != 1 && (!s.rowsOnM() || s.Cluster != 2):
-		return refuse("cluster", s.Cluster, 1, "row blocks of 64 run alone or in pairs that share pages, narrower ones alone")
+	case s.Cluster != 1 && s.Cluster != 2:
+		return refuse("cluster", s.Cluster, 1, "row blocks run alone or in pairs")
 	case s.RowBlocks()%s.Cluster != 0:
 		return refuse("cluster", s.Cluster, 1, "%d row blocks are no whole pairs", s.RowBlocks())
 	}
