@@ -78,6 +78,15 @@ func (s SharedTile) Reuse(t Tile) SharedTile {
 	return s
 }
 
+// Array gives the tile's bytes to an array of elem, for a time when the tile is
+// not needed.
+func (s SharedTile) Array(elem isa.Type) Region {
+	if s.segments != nil {
+		s.k.errorf("the tile's blocks lie apart: take its Pieces")
+	}
+	return Region{k: s.k, elem: elem, offset: s.offset, index: s.base, space: "shared"}
+}
+
 // Columns returns the tile made of count columns from first on; both are whole
 // column blocks.
 func (s SharedTile) Columns(first, count int) SharedTile {

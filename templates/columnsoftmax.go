@@ -11,7 +11,7 @@ import (
 type columnSoftmax struct {
 	softmax
 	team    gen.NamedBarrier
-	scratch gen.Region // [warps of the team][BlockH]
+	scratch gen.Region // [warps of all teams][BlockH]
 }
 
 // columns returns a thread's columns of a fragment so wide: two of every eight.
@@ -29,8 +29,8 @@ func elements(j int) [2]int {
 	return [2]int{e, e + 2}
 }
 
-// columnScratch reserves what the warps tell each other in: a word per warp and
-// query row.
+// columnScratch reserves what the warps of all teams tell each other in: a word
+// per warp and query row.
 func columnScratch(k *gen.Kernel, s Spec) gen.Region {
 	return k.SharedArray("row maxima and sums", isa.F32, s.teamThreads()/32*s.BlockH)
 }
@@ -72,7 +72,7 @@ func (c *columnSoftmax) together(v []gen.Value, combine func(a, b gen.Value) gen
 	c.team.Sync()
 	all := c.scratch.At(first.Mul(c.s.BlockH))
 	r := c.get(all)
-	for w := 1; w < c.s.teamThreads()/32; w++ {
+	for w := 1; w < gen.Warpgroups(1); w++ {
 		for j, x := range c.get(all.At(w * c.s.BlockH)) {
 			r[j] = combine(r[j], x)
 		}
@@ -109,4 +109,54 @@ func (c *columnSoftmax) finish() softmaxState {
 		st.add(k, c.max[j].Value, sum)
 	}
 	return st
+}
+
+// unite puts the states of two teams that had different keys together, and says
+// what this one's output must be multiplied by to be relative to the reference of
+// both. Both meet in it.
+func (c *columnSoftmax) unite(which int, references gen.Region, both gen.NamedBarrier) (factor []*gen.Var, st softmaxState) {
+	k := c.k
+	var sums, tops []gen.Value
+	for j := range c.max {
+		sums = append(sums, c.sum[j].Reduce(gen.SumOf, 4, 8, 16))
+		tops = append(tops, c.max[j].Value)
+	}
+	k.If(k.Lane().Lt(4), func() {
+		c.put(c.scratch.At(k.Thread().Shr(5).Mul(c.s.BlockH)), sums)
+	})
+	k.If(k.Thread().And(gen.WarpgroupThreads-1).Lt(4), func() {
+		c.put(references.At(which*c.s.BlockH), tops)
+	})
+	both.Sync()
+	var sum, top [mostTeams][]gen.Value
+	for team := range mostTeams {
+		top[team] = c.get(references.At(team * c.s.BlockH))
+		for w := range gen.Warpgroups(1) {
+			for j, x := range c.get(c.scratch.At((gen.Warpgroups(team) + w) * c.s.BlockH)) {
+				if w == 0 {
+					sum[team] = append(sum[team], x)
+				} else {
+					sum[team][j] = sum[team][j].Add(x)
+				}
+			}
+		}
+	}
+	for j := range c.max {
+		reference := top[0][j].Max(top[1][j])
+		var own, total gen.Value
+		for team := range mostTeams {
+			f := top[team][j].Sub(finite(k, reference)).Exp2() // 0 where the team saw no key
+			if team == which {
+				own = f
+			}
+			if team == 0 {
+				total = sum[team][j].Mul(f)
+			} else {
+				total = total.Add(sum[team][j].Mul(f))
+			}
+		}
+		factor = append(factor, k.Var(own))
+		st.add(k, reference, total)
+	}
+	return factor, st
 }

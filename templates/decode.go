@@ -6,8 +6,11 @@ import (
 
 // absorbDecode picks the schedule by where the rows lie.
 func absorbDecode(s Spec) (*gen.Output, error) {
-	if s.rowsOnM() {
+	switch {
+	case s.rowsOnM():
 		return seesawDecode(s)
+	case s.teams() > 1:
+		return teamsDecode(s)
 	}
 	return swapDecode(s)
 }
@@ -75,41 +78,17 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	attend := func() {
 		team := k.NamedBarrier(s.teamThreads())
 		tiles := ring.Consumer()
-		rows := newRowsOnN(k, s, scale, team, shared)
+		rows := newRowsOnN(k, s, scale, 0, team, shared)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
-			rows.softmax.reset()
-			for _, o := range rows.out {
-				o.Zero()
-			}
+			rows.begin()
 			k.WaitForPreviousGrid()
 			c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
-				tile := tiles.Next()
-				rows.multiplyKeys(tile.SharedTile)
-				k.CommitMultiply()
-				k.WaitMultiply(0)
-				mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: c.firstRow}
-				scores := rows.scored(mask)
-				rows.softmax.lead(scores).apply(k, rows.out)
-				p := rows.softmax.weights(scores)
-				mask.clearUnused(k, tile.Columns(0, s.Latent))
-				rows.weights.StoreTransposed(p, 0)
-				k.FenceAsync()
-				team.Sync()
-				for _, run := range s.latentRuns() {
-					if run.first < run.end {
-						rows.multiplyValues(tile.SharedTile, run)
-					}
-					k.CommitMultiply()
-				}
-				for i := range s.kvParts() {
-					k.WaitMultiply(len(s.kvParts()) - 1 - i)
-					tile.Release(speaker, i)
-				}
+				rows.attend(tiles.Next(), t, length, c.firstRow, speaker)
 			})
 			state := rows.softmax.finish()
 			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))

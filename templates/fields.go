@@ -24,11 +24,13 @@ var fields = []struct {
 	{"rotate", func(s *Spec) any { return &s.Rotate }},
 	{"evict", func(s *Spec) any { return &s.Evict }},
 	{"piece-cost", func(s *Spec) any { return &s.PieceCost }},
+	{"teams", func(s *Spec) any { return &s.Teams }},
 }
 
 // optional are the fields that a kernel uses although it does without by default.
 var optional = map[string][]string{
-	"absorb-decode":   {"evict"},
+	"absorb-decode":   {"evict", "teams"},
+	"decode-combine":  {"teams"},
 	"decode-schedule": {"piece-cost"},
 	"append-kv":       {"rotate"},
 }

@@ -11,36 +11,78 @@ import (
 //	Oᵀ += Vᵀ·Pᵀ        64 latent columns × BlockH rows per accumulator, over 64 tokens
 //
 // Weights are an operand in shared memory, for wgmma takes its B from nowhere
-// else. One warpgroup, the team, does it all.
+// else. One warpgroup, a team, does it all for the tiles that it takes.
 type rowsOnN struct {
 	k       *gen.Kernel
+	s       Spec
+	which   int // of the teams
+	team    gen.NamedBarrier
 	scores  gen.Accumulator
 	out     []gen.Accumulator // 64 latent columns each
 	softmax *columnSoftmax
-	rowsOnNShared
+	queries gen.SharedTile
+	weights gen.SharedTile // the team's
+	shared  rowsOnNShared
 }
 
 // rowsOnNShared is what lies in shared memory.
 type rowsOnNShared struct {
-	queries, weights gen.SharedTile
-	scratch          gen.Region // the softmax's
+	queries gen.SharedTile
+	weights []gen.SharedTile // of each team
+	scratch gen.Region       // the softmaxes'
 }
 
 func shareRowsOnN(k *gen.Kernel, s Spec) rowsOnNShared {
-	return rowsOnNShared{
-		queries: k.SharedTile("q", s.queryTile()),
-		weights: k.SharedTile("p", s.weightTile()),
-		scratch: columnScratch(k, s),
+	sh := rowsOnNShared{queries: k.SharedTile("q", s.queryTile())}
+	for range s.teams() {
+		sh.weights = append(sh.weights, k.SharedTile("p", s.weightTile()))
 	}
+	sh.scratch = columnScratch(k, s)
+	return sh
 }
 
-func newRowsOnN(k *gen.Kernel, s Spec, scale gen.Scalar, team gen.NamedBarrier, sh rowsOnNShared) *rowsOnN {
-	r := &rowsOnN{k: k, scores: k.Accumulator(s.BlockH), rowsOnNShared: sh}
+func newRowsOnN(k *gen.Kernel, s Spec, scale gen.Scalar, which int, team gen.NamedBarrier, sh rowsOnNShared) *rowsOnN {
+	r := &rowsOnN{k: k, s: s, which: which, team: team, scores: k.Accumulator(s.BlockH), queries: sh.queries, weights: sh.weights[which], shared: sh}
 	for range s.Latent / gen.AccumulatorRows {
 		r.out = append(r.out, k.Accumulator(s.BlockH))
 	}
 	r.softmax = newColumnSoftmax(k, s, scale, team, sh.scratch)
 	return r
+}
+
+// begin makes the team ready for another item.
+func (r *rowsOnN) begin() {
+	r.softmax.reset()
+	for _, o := range r.out {
+		o.Zero()
+	}
+}
+
+// attend adds a tile, whose index is t, to the output, and gives its parts back,
+// by a warp's speaker, as they have been multiplied.
+func (r *rowsOnN) attend(tile gen.Slot, t, length, firstRow, speaker gen.Value) {
+	k, s := r.k, r.s
+	r.multiplyKeys(tile.SharedTile)
+	k.CommitMultiply()
+	k.WaitMultiply(0)
+	mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
+	scores := r.scored(mask)
+	r.softmax.lead(scores).apply(k, r.out)
+	p := r.softmax.weights(scores)
+	mask.clearUnused(k, tile.Columns(0, s.Latent))
+	r.weights.StoreTransposed(p, 0)
+	k.FenceAsync()
+	r.team.Sync()
+	for _, run := range s.latentRuns() {
+		if run.first < run.end {
+			r.multiplyValues(tile.SharedTile, run)
+		}
+		k.CommitMultiply()
+	}
+	for i := range s.kvParts() {
+		k.WaitMultiply(len(s.kvParts()) - 1 - i)
+		tile.Release(speaker, i)
+	}
 }
 
 // multiplyKeys issues the products that are the scores of a tile.
@@ -62,7 +104,15 @@ func (r *rowsOnN) multiplyValues(tile gen.SharedTile, run latentRun) {
 	r.k.MultiplyRows(r.out[run.first:run.end], values.Transposed(), r.weights.KMajor())
 }
 
-func (r *rowsOnN) output() []gen.Accumulator { return r.out }
+// output returns the accumulators of the latent columns that the team has in the
+// end: all, or of two teams one half each.
+func (r *rowsOnN) output() []gen.Accumulator { return r.columnsOf(r.which) }
+
+// columnsOf returns the accumulators of the columns that a team has in the end.
+func (r *rowsOnN) columnsOf(team int) []gen.Accumulator {
+	n := len(r.out) / r.s.teams()
+	return r.out[n*team : n*(team+1)]
+}
 
 func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.softmax.s) }
 
@@ -80,7 +130,8 @@ func (r *rowsOnN) batch() int {
 
 func (r *rowsOnN) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
 	per := r.quadsPerBlock()
+	first := r.which * len(r.output())
 	for i := 0; i < len(packed); i += 2 * per {
-		tile.StoreTransposed(packed[i:i+2*per], (quad+i/2)/per*gen.AccumulatorRows)
+		tile.StoreTransposed(packed[i:i+2*per], (first+(quad+i/2)/per)*gen.AccumulatorRows)
 	}
 }

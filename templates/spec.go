@@ -30,9 +30,10 @@ type Spec struct {
 	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
 	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
-	// What tuning may change in decode, and no result with it; zero as a rule.
+	// What tuning may change in decode; zero as a rule.
 	Evict     string `json:"evict,omitempty"`      // pages in the L2: evicted first (""), or "normal"
 	PieceCost int    `json:"piece_cost,omitempty"` // schedule: what a piece costs beside its tiles, in tiles; 0 = as estimated
+	Teams     int    `json:"teams,omitempty"`      // decode, rows on wgmma's N: warpgroups that take a row block's tiles in turn, 0 (one) or 2
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
@@ -90,6 +91,9 @@ func (s Spec) WithDefaults() Spec {
 	set(&s.Page, pageTokens)
 	set(&s.BlockN, pageTokens)
 	set(&s.Stages, 2)
+	if s.Teams == 1 {
+		s.Teams = 0 // what a spec says that says nothing
+	}
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
 	}
@@ -142,13 +146,16 @@ func (s Spec) rowsOnM() bool { return s.BlockH == seesawBlockH }
 func (s Spec) latentBlocks() int { return s.Latent / s.kvTile().BlockCols() }
 
 // warpgroups returns the warpgroups that multiply: each owns an equal run of the
-// output's latent columns.
+// finished output's latent columns.
 func (s Spec) warpgroups() int {
 	if s.rowsOnM() {
 		return 2
 	}
-	return 1
+	return s.teams()
 }
+
+// teams returns the warpgroups that have tiles to themselves.
+func (s Spec) teams() int { return max(1, s.Teams) }
 
 // teamThreads returns the threads among which a row block's output is spread.
 func (s Spec) teamThreads() int { return s.warpgroups() * gen.WarpgroupThreads }
@@ -203,6 +210,12 @@ func (s Spec) Validate() error {
 		return refuse("cluster", s.Cluster, 1, "row blocks run alone or in pairs")
 	case s.RowBlocks()%s.Cluster != 0:
 		return refuse("cluster", s.Cluster, 1, "%d row blocks are no whole pairs", s.RowBlocks())
+	case s.Teams != 0 && s.Teams != mostTeams:
+		return refuse("teams", s.Teams, nearest(s.Teams, 1, 1, mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
+	case s.Teams == mostTeams && s.rowsOnM():
+		return refuse("teams", s.Teams, 1, "the two warpgroups of a block of %d rows work on the same tiles", seesawBlockH)
+	case s.Teams == mostTeams && exchangedQuads(s.queryTile()) < 1:
+		return refuse("teams", s.Teams, 1, "%d bytes of queries have no room for what two warpgroups tell each other at a time", s.queryTile().Bytes())
 	}
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")
@@ -217,6 +230,9 @@ func (s Spec) Validate() error {
 	}
 	return nil
 }
+
+// mostTeams is the most that a Spec.Teams may be.
+const mostTeams = 2
 
 // evictNormal is a Spec.Evict.
 const evictNormal = "normal"
@@ -270,7 +286,7 @@ const smallShared = 2048
 
 // ringBytes returns the shared memory that KV tiles can have.
 func (s Spec) ringBytes() int {
-	return hopper.SharedLimit - s.queryTile().Bytes() - s.weightTile().Bytes() - smallShared
+	return hopper.SharedLimit - s.queryTile().Bytes() - s.teams()*s.weightTile().Bytes() - smallShared
 }
 
 func (s Spec) maxStages() int { return s.ringBytes() / s.kvTile().Bytes() }

@@ -64,6 +64,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.IntVar(&f.tune.BlockN, "block-n", 0, "key `tokens` of prefill, or columns of a product, per tile (0: the template's default)")
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
+	fs.IntVar(&f.tune.Teams, "teams", 0, "`warpgroups` that take a row block's tiles in turn, in decode of up to 40 rows (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
 		ShortUsage: "mlagen bench [-op decode] [flags]",

@@ -143,7 +143,7 @@ func decodeStem(s templates.Spec) string {
 		is, standard int
 	}{
 		{"b", s.BlockH, standard.BlockH}, {"l", s.Latent, standard.Latent}, {"r", s.Rope, standard.Rope}, {"s", s.Stages, standard.Stages},
-		{"c", s.Cluster, standard.Cluster}, {"p", s.PieceCost, standard.PieceCost},
+		{"c", s.Cluster, standard.Cluster}, {"p", s.PieceCost, standard.PieceCost}, {"t", s.Teams, standard.Teams},
 	} {
 		if part.is != part.standard {
 			stem += fmt.Sprintf("_%s%d", part.letter, part.is)

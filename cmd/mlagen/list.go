@@ -92,6 +92,9 @@ func emitCommand(p templates.Preset) string {
 	if s.Cluster != d.Cluster {
 		text += fmt.Sprintf(" -cluster %d", s.Cluster)
 	}
+	if s.Teams != d.Teams {
+		text += fmt.Sprintf(" -teams %d", s.Teams)
+	}
 	if s.DType != d.DType {
 		text += " -dtype " + s.DType
 	}

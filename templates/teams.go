@@ -1,0 +1,160 @@
+package templates
+
+import (
+	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/isa"
+)
+
+// teamsDecode is swapDecode with two warpgroups, the teams, that take a row
+// block's tiles in turn, where one would not keep up with them:
+//
+//	team 0:  S₀ = K₀·Qᵀ  P₀  O⁰ += V₀ᵀ·P₀ᵀ  S₂ = K₂·Qᵀ  P₂  O⁰ += V₂ᵀ·P₂ᵀ
+//	team 1:         S₁ = K₁·Qᵀ  P₁  O¹ += V₁ᵀ·P₁ᵀ  S₃ = K₃·Qᵀ  P₃  …
+//
+// While one takes a softmax the other's multiplies run. Each has references,
+// sums and an output of its own over all latent columns, as if the other's tiles
+// were another CTA's, so that they have nothing to wait for from each other
+// before an item is over. Then they meet, put both together and own half of the
+// latent columns each.
+func teamsDecode(s Spec) (*gen.Output, error) {
+	k := gen.NewKernel("absorb_decode", s, s.options())
+	c := newDecodeCTA(k, s)
+	scale := scoreScale(k)
+	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
+	shared := shareRowsOnN(k, s)
+	references := k.SharedArray("references", isa.F32, mostTeams*s.BlockH)
+	c.begin()
+	both := k.NamedBarrier(s.teamThreads())
+
+	attend := func(which int) func() {
+		return func() {
+			team := k.NamedBarrier(gen.WarpgroupThreads)
+			walk := turns{k: k, which: which, tiles: ring.Consumer()}
+			rows := newRowsOnN(k, s, scale, which, team, shared)
+			speaker := k.Lane().Eq(0) // releases parts for its warp
+			c.todo.each(c.part, func(it item) {
+				length := c.kvLen.At(it.request).Load(0)
+				rows.begin()
+				k.WaitForPreviousGrid()
+				c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
+				k.FenceAsync()
+				both.Sync()
+				walk.each(it, func(tile gen.Slot, t gen.Value) {
+					rows.attend(tile, t, length, c.firstRow, speaker)
+				})
+				state := rows.unite(references, both)
+				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
+				both.Sync() // the staged output has been read before the next queries overwrite it
+			})
+		}
+	}
+
+	load := gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }}
+	attending := 0 // as launched
+	if s.BlockH > launchedBlockH {
+		attending = 240
+		load = gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: func() {
+			k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
+		}}
+	}
+	k.Roles(
+		gen.Role{Name: "team0", Warps: gen.Warpgroups(1), Registers: attending, Body: attend(0)},
+		gen.Role{Name: "team1", Warps: gen.Warpgroups(1), Registers: attending, Body: attend(1)},
+		load,
+	)
+	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
+	return k.Build()
+}
+
+// launchedBlockH is the widest row block whose output fits the registers that two
+// warpgroups and a warp are launched with. For more, registers move to the teams,
+// which whole warpgroups give and take.
+const launchedBlockH = 16
+
+// turns is a team's way through the ring, of whose tiles it takes every other.
+type turns struct {
+	k     *gen.Kernel
+	which int // of the two in an item's tiles begins with the item's first
+	tiles *gen.Consumer
+}
+
+// each runs body for the team's tiles of an item. It also waits for the other's:
+// a slot is known by the parity of its round only, so that of no slot a round may
+// be missed.
+func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
+	k := w.k
+	k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
+		second := t.Add(1).Lt(it.end)
+		first := w.tiles.Next()
+		if w.which == 0 {
+			body(first, t)
+			k.If(second, func() { w.tiles.Next().Await() })
+			return
+		}
+		first.Await()
+		k.If(second, func() { body(w.tiles.Next(), t.Add(1)) })
+	})
+}
+
+// unite puts the results of two teams that had different tiles together, and
+// leaves each half of the sum's latent columns. Both meet in it.
+func (r *rowsOnN) unite(references gen.Region, both gen.NamedBarrier) softmaxState {
+	factor, state := r.softmax.unite(r.which, references, both)
+	for _, o := range r.out {
+		for i, e := range o.R {
+			e.Scale(factor[columnOf(i)].Value)
+		}
+	}
+	give, keep := quads(r.columnsOf(1-r.which)), quads(r.columnsOf(r.which))
+	x := newTeamExchange(r.queries)
+	for n := 0; n < len(give); n += x.quads {
+		end := min(n+x.quads, len(give))
+		x.give(r.k, (r.which+n/x.quads)%2, give[n:end])
+		both.Sync()
+		x.add(r.k, (r.which+n/x.quads+1)%2, keep[n:end])
+	}
+	both.Sync() // the output is staged in the same place
+	return state
+}
+
+// teamExchange is where the threads of a team leave what their counterparts in the
+// other add to their own: 16 bytes a thread, side by side, for each four elements
+// of an accumulator. It lies where queries do that have been multiplied. There are
+// two places, one for each team's; next time they change places, so that a
+// thread leaves something where it has itself taken what was there before.
+type teamExchange struct {
+	words gen.Region
+	quads int // that a place holds
+}
+
+// quadWords is what a team's quad takes.
+const quadWords = 4 * gen.WarpgroupThreads
+
+// exchangedQuads returns how many quads of either team lie in the queries' place.
+func exchangedQuads(t gen.Tile) int { return t.Bytes() / (mostTeams * quadWords * 4) }
+
+func newTeamExchange(queries gen.SharedTile) teamExchange {
+	return teamExchange{queries.Array(isa.F32), exchangedQuads(queries.Tile)}
+}
+
+// at is the thread's part of a place.
+func (x teamExchange) at(k *gen.Kernel, place int) gen.Region {
+	return x.words.At(place * x.quads * quadWords).At(k.Thread().And(gen.WarpgroupThreads - 1).Mul(4))
+}
+
+func (x teamExchange) give(k *gen.Kernel, place int, quads []quad) {
+	at := x.at(k, place)
+	for n, q := range quads {
+		e := q.acc.R[q.first:]
+		at.StoreVector(n*quadWords, e[0].Value, e[1].Value, e[2].Value, e[3].Value)
+	}
+}
+
+func (x teamExchange) add(k *gen.Kernel, place int, quads []quad) {
+	at := x.at(k, place)
+	for n, q := range quads {
+		for e, v := range at.LoadVector(n*quadWords, 4) {
+			q.acc.R[q.first+e].Increase(v)
+		}
+	}
+}
