@@ -329,3 +329,12 @@ func (s Slot) Release(speaker Value, parts ...int) {
 		}
 	})
 }
+
+// ReleaseAll is Release of every part.
+func (s Slot) ReleaseAll(speaker Value) {
+	var all []int
+	for i := range s.parts {
+		all = append(all, i)
+	}
+	s.Release(speaker, all...)
+}

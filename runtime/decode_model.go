@@ -19,6 +19,7 @@ type DecodeModel struct {
 	BlockN  int   `json:"block_n"` // tokens per step
 	Stages  int   `json:"stages"`
 	Cluster int   `json:"cluster"`
+	Teams   int   `json:"teams"` // warpgroups that take a row block's tiles in turn; 0 = one
 	DType   DType `json:"dtype"` // of q and kv
 	Out     DType `json:"-"`     // of out, from the manifest's parameter
 }
@@ -77,6 +78,9 @@ func readModel(decode, combine, schedule *manifest.Manifest) (DecodeModel, error
 	merged, err := readSpec(combine)
 	if err != nil {
 		return model, err
+	}
+	if merged.Heads > 0 && max(merged.Teams, 1) != max(model.Teams, 1) { // the layout of partial results, too
+		return model, fmt.Errorf("%s was made for teams %d, %s for %d", combine.Kernel, merged.Teams, decode.Kernel, model.Teams)
 	}
 	otherwise := model.Out
 	if merged.DType != "" {

@@ -97,6 +97,31 @@ func (c *columnSoftmax) lead(s []gen.Value) rescale {
 	})
 }
 
+// raise is lead for an output that follows at once. Where no reference is raised
+// it takes no registers.
+func (c *columnSoftmax) raise(s []gen.Value, out []gen.Accumulator) {
+	k := c.k
+	top := c.top(s)
+	k.If(c.team.Any(anyAbove(top, c.limits())), func() {
+		all := c.together(top, gen.MaxOf, k.Warp().And(^3))
+		for j, limit := range c.limits() {
+			reference := c.max[j]
+			to := k.Select(all[j].Gt(limit), all[j], reference.Value)
+			// With no key seen yet both are −∞ and the factor must not be NaN.
+			factor := reference.Sub(finite(k, to)).Exp2()
+			reference.Set(to)
+			c.sum[j].Scale(factor)
+			for _, o := range out {
+				for i, e := range o.R {
+					if c.index(i) == j {
+						e.Scale(factor)
+					}
+				}
+			}
+		}
+	})
+}
+
 // finish adds up the team's sums; it meets in it.
 func (c *columnSoftmax) finish() softmaxState {
 	k := c.k

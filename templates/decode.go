@@ -17,7 +17,7 @@ func absorbDecode(s Spec) (*gen.Output, error) {
 
 // kvParts cuts a tile into equal runs of boxes, at most three: the first
 // multiplies start when a third of the tile is there, and a third is refilled
-// as soon as it has been multiplied.
+// as soon as it has been multiplied. Every warp of the teams gives it back.
 func (s Spec) kvParts() []gen.Part {
 	blocks := s.kvTile().Blocks()
 	n := 3
@@ -26,7 +26,7 @@ func (s Spec) kvParts() []gen.Part {
 	}
 	var parts []gen.Part
 	for i := range n {
-		parts = append(parts, gen.Part{First: i * blocks / n, Count: blocks / n, Arrivals: 4})
+		parts = append(parts, gen.Part{First: i * blocks / n, Count: blocks / n, Arrivals: gen.Warpgroups(s.teams())})
 	}
 	return parts
 }

@@ -67,7 +67,11 @@ func (r *rowsOnN) attend(tile gen.Slot, t, length, firstRow, speaker gen.Value) 
 	k.WaitMultiply(0)
 	mask := visibility{s: s, length: length, firstToken: t.Mul(s.BlockN), firstRow: firstRow}
 	scores := r.scored(mask)
-	r.softmax.lead(scores).apply(k, r.out)
+	if s.teams() > 1 {
+		r.softmax.raise(scores, r.out)
+	} else {
+		r.softmax.lead(scores).apply(k, r.out)
+	}
 	p := r.softmax.weights(scores)
 	mask.clearUnused(k, tile.Columns(0, s.Latent))
 	r.weights.StoreTransposed(p, 0)

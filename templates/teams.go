@@ -29,9 +29,8 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	attend := func(which int) func() {
 		return func() {
 			team := k.NamedBarrier(gen.WarpgroupThreads)
-			walk := turns{k: k, which: which, tiles: ring.Consumer()}
+			walk := turns{k: k, which: which, tiles: ring.Consumer(), speaker: k.Lane().Eq(0)}
 			rows := newRowsOnN(k, s, scale, which, team, shared)
-			speaker := k.Lane().Eq(0) // releases parts for its warp
 			c.todo.each(c.part, func(it item) {
 				length := c.kvLen.At(it.request).Load(0)
 				rows.begin()
@@ -40,7 +39,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 				k.FenceAsync()
 				both.Sync()
 				walk.each(it, func(tile gen.Slot, t gen.Value) {
-					rows.attend(tile, t, length, c.firstRow, speaker)
+					rows.attend(tile, t, length, c.firstRow, walk.speaker)
 				})
 				state := rows.unite(references, both)
 				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
@@ -52,8 +51,8 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	load := gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }}
 	attending := 0 // as launched
 	if s.BlockH > launchedBlockH {
-		attending = 240
-		load = gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 24, Body: func() {
+		attending = 232
+		load = gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: func() {
 			k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
 		}}
 	}
@@ -69,31 +68,39 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 // launchedBlockH is the widest row block whose output fits the registers that two
 // warpgroups and a warp are launched with. For more, registers move to the teams,
 // which whole warpgroups give and take.
-const launchedBlockH = 16
+const launchedBlockH = 24
 
 // turns is a team's way through the ring, of whose tiles it takes every other.
 type turns struct {
-	k     *gen.Kernel
-	which int // of the two in an item's tiles begins with the item's first
-	tiles *gen.Consumer
+	k       *gen.Kernel
+	which   int // the team: 0 begins with an item's first tile
+	tiles   *gen.Consumer
+	speaker gen.Value // releases parts for its warp
 }
 
-// each runs body for the team's tiles of an item. It also waits for the other's:
-// a slot is known by the parity of its round only, so that of no slot a round may
-// be missed.
+// each runs body for the team's tiles of an item. It also waits for the other's
+// and gives them back: a slot is known by the parity of its round only, so no
+// warp may miss a round, which could otherwise be over before it looks.
 func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
 	k := w.k
-	k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-		second := t.Add(1).Lt(it.end)
-		first := w.tiles.Next()
-		if w.which == 0 {
-			body(first, t)
-			k.If(second, func() { w.tiles.Next().Await() })
-			return
+	other := func() {
+		tile := w.tiles.Next()
+		tile.Await()
+		k.SyncWarp() // all lanes have seen it before one speaks for them
+		tile.ReleaseAll(w.speaker)
+	}
+	k.For("tile", it.begin.Add(w.which), it.end, 2, func(t gen.Value) {
+		if w.which == 1 {
+			other()
 		}
-		first.Await()
-		k.If(second, func() { body(w.tiles.Next(), t.Add(1)) })
+		body(w.tiles.Next(), t)
+		if w.which == 0 {
+			k.If(t.Add(1).Lt(it.end), other)
+		}
 	})
+	if w.which == 1 {
+		k.If(it.end.Sub(it.begin).And(1).Eq(1), other)
+	}
 }
 
 // unite puts the results of two teams that had different tiles together, and

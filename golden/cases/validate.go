@@ -49,7 +49,7 @@ func (c *Case) Validate() error {
 	for _, f := range []struct {
 		field string
 		v     int
-	}{{"block_h", c.BlockH}, {"cluster", c.Cluster}, {"piece_cost", c.PieceCost}} {
+	}{{"block_h", c.BlockH}, {"cluster", c.Cluster}, {"teams", c.Teams}, {"piece_cost", c.PieceCost}} {
 		need(f.v >= 0 && (f.v == 0 || c.Op == "decode"), "%s is %d and must be 0 but for a decode, and not negative", f.field, f.v)
 	}
 	need(c.Chunk >= 0, "chunk is %d and must not be negative", c.Chunk)

@@ -12,7 +12,7 @@ func (r *Runner) openDecode(call *decodeCall) (decoder, error) {
 	c := call.in.Case
 	shape := runtime.DecodeShape{
 		Heads: c.Model.Heads, SQ: call.in.QLen, Latent: c.Model.Latent, Rope: c.Model.Rope, Page: c.PageSize,
-		DType: runtime.DType(c.DType), BlockH: c.BlockH, Cluster: c.Cluster, PieceCost: c.PieceCost,
+		DType: runtime.DType(c.DType), BlockH: c.BlockH, Cluster: c.Cluster, Teams: c.Teams, PieceCost: c.PieceCost,
 	}
 	d := r.decodes[shape]
 	if d == nil {

@@ -14,7 +14,7 @@ func (g Group) Draw(seed uint64, number int, l Limits) *cases.Case {
 	c := cases.Default()
 	c.Name, c.Why = fmt.Sprintf("random-%d-%d", seed, number), "drawn at random"
 	c.Op, c.Model, c.DType = g.Op, g.Model, g.DType
-	c.BlockH, c.Cluster, c.PieceCost, c.Partial, c.Rotate = g.BlockH, g.Cluster, g.Piece, g.Partial, g.Rotate
+	c.BlockH, c.Cluster, c.Teams, c.PieceCost, c.Partial, c.Rotate = g.BlockH, g.Cluster, g.Teams, g.Piece, g.Partial, g.Rotate
 	c.Seed = uint64(r.Uint32())
 	c.Repeat = pick(r, 1, 1, 1, 1, 2)
 	c.LSEBase = pick(r, "e", "e", "2")

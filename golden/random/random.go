@@ -32,6 +32,7 @@ type Group struct {
 	QLen    int        // decode: query tokens
 	BlockH  int        // decode
 	Cluster int        // decode
+	Teams   int        // decode
 	Piece   int        // decode: what a piece costs
 	Partial dtype.Type // merge
 	Rotate  string     // append
@@ -43,7 +44,7 @@ func (g Group) String() string {
 	m := g.Model
 	s := fmt.Sprintf("%s, %d heads, %d+%d, %d|%d, %s", g.Op, m.Heads, m.Latent, m.Rope, m.Nope, m.Value, g.DType)
 	if g.Op == "decode" {
-		s += fmt.Sprintf(", %d query tokens, block %d, cluster %d", g.QLen, g.BlockH, g.Cluster)
+		s += fmt.Sprintf(", %d query tokens, block %d, cluster %d, teams %d", g.QLen, g.BlockH, g.Cluster, g.Teams)
 	}
 	return s
 }
@@ -92,6 +93,8 @@ func DrawGroup(seed uint64, number int, l Limits) Group {
 			g.BlockH = 40 // two tiles do not fit beside more
 		} else if wide && m.Record() < 640 && (rows+63)/64%2 == 0 {
 			g.Cluster = pick(r, 0, 1, 2)
+		} else if !wide && g.BlockH >= 16 {
+			g.Teams = pick(r, 0, 1, 2)
 		}
 		g.Piece = pick(r, 0, 0, 0, 1, 3, 16)
 		m.Nope, m.Value = 128, 128 // decode knows them by the scale alone

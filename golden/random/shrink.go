@@ -109,6 +109,7 @@ func simplifications(c *cases.Case) (simpler []*cases.Case) {
 	number(c.Chunk, func(x *cases.Case, v int) { x.Chunk = v }, 0)
 	try(func(x *cases.Case) { x.BlockH = 0 })
 	try(func(x *cases.Case) { x.Cluster = 0 })
+	try(func(x *cases.Case) { x.Teams = 0 })
 	try(func(x *cases.Case) { x.PieceCost = 0 })
 	try(func(x *cases.Case) { x.Workspace = 0 })
 	try(func(x *cases.Case) { x.Layout = plain.Layout })

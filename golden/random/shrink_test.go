@@ -93,7 +93,7 @@ func TestDrawsAreCases(t *testing.T) {
 		}
 	}
 	for _, want := range strings.Split("decode prefill extend layer merge append upproject absorb bf16 fp16 nan inf -Inf empty-batch length-0 length-1 tile-edge "+
-		"pairs piece-cost longer-than-2000 batch-over-20 heads-over-100 heads-odd s_q-9 splits balanced block graph repeat invariant base-2 split-q joint-q q-padded q-heads "+
+		"pairs teams piece-cost longer-than-2000 batch-over-20 heads-over-100 heads-odd s_q-9 splits balanced block graph repeat invariant base-2 split-q joint-q q-padded q-heads "+
 		"strided padded-out out-heads tail-huge tail-negative not-causal chunk paths rotate f32-states "+
 		strings.Join(slices.Concat(cases.Relations["decode"], cases.Relations["prefill"], cases.Relations["extend"], cases.Relations["layer"]), " "), " ") {
 		if seen[want] == 0 {
@@ -132,6 +132,7 @@ func see(seen map[string]int, g Group, c *cases.Case) {
 	note("balanced", c.Op == "decode" && c.Splits == 0)
 	note("block", c.BlockH > 0)
 	note("pairs", c.Cluster == 2)
+	note("teams", c.Teams == 2)
 	note("piece-cost", c.PieceCost > 0)
 	note("graph", c.Graph != nil)
 	note("repeat", c.Repeat > 1)

@@ -46,6 +46,7 @@ type Setting struct {
 	// What is tuned besides; see runtime.DecodeShape and runtime.DecodeTuning.
 	Evict     string
 	Cluster   int
+	Teams     int
 	PieceCost int
 	Tuning    runtime.DecodeTuning
 }
@@ -73,7 +74,7 @@ func (b *Bench) resolved(s Shape, set Setting) (Setting, error) {
 // shape is what a shape's kernels are generated for.
 func (b *Bench) shape(s Shape, set Setting) runtime.DecodeShape {
 	return runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: latent, Rope: rope, Page: pageTokens, DType: runtime.BF16,
-		BlockH: set.BlockH, Evict: set.Evict, Cluster: set.Cluster, PieceCost: set.PieceCost}
+		BlockH: set.BlockH, Evict: set.Evict, Cluster: set.Cluster, Teams: set.Teams, PieceCost: set.PieceCost}
 }
 
 // LoadError is a failure to make or load a shape's kernels. The device is none

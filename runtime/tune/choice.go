@@ -14,6 +14,7 @@ type Choice struct {
 	// These decide which bits a result has, to rounding.
 	BlockH int `json:"block_h"`          // packed query rows per CTA
 	Splits int `json:"splits,omitempty"` // forced pieces per request; 0 balances on the device
+	Teams  int `json:"teams,omitempty"`  // warpgroups that take a row block's tiles in turn; 0 = the source's
 	// PieceCost decides where the balanced schedule cuts, and so bits as well.
 	PieceCost int `json:"piece_cost,omitempty"` // in tiles; 0 = the source's
 
@@ -31,7 +32,7 @@ func (c Choice) Tuning() runtime.DecodeTuning {
 
 // setting is the choice as package bench takes it.
 func (c Choice) setting() bench.Setting {
-	return bench.Setting{BlockH: c.BlockH, Splits: c.Splits, Evict: c.Evict, Cluster: c.Cluster, PieceCost: c.PieceCost, Tuning: c.Tuning()}
+	return bench.Setting{BlockH: c.BlockH, Splits: c.Splits, Evict: c.Evict, Cluster: c.Cluster, Teams: c.Teams, PieceCost: c.PieceCost, Tuning: c.Tuning()}
 }
 
 // merges reports whether decode's second kernel is launched.
@@ -43,7 +44,7 @@ func (c Choice) String() string {
 	for _, f := range []struct {
 		format string
 		value  int
-	}{{"%d pieces", c.Splits}, {"piece cost %d", c.PieceCost}, {"clusters of %d", c.Cluster}, {"merge grid %d", c.MergeBlocks}, {"promotion %d", c.Promotion}} {
+	}{{"%d pieces", c.Splits}, {"%d teams", c.Teams}, {"piece cost %d", c.PieceCost}, {"clusters of %d", c.Cluster}, {"merge grid %d", c.MergeBlocks}, {"promotion %d", c.Promotion}} {
 		if f.value != 0 {
 			s = append(s, fmt.Sprintf(f.format, f.value))
 		}
@@ -57,7 +58,7 @@ func (c Choice) String() string {
 // differs counts the fields that differ.
 func (c Choice) differs(o Choice) (n int) {
 	for _, other := range []bool{
-		c.BlockH != o.BlockH, c.Splits != o.Splits, c.PieceCost != o.PieceCost,
+		c.BlockH != o.BlockH, c.Splits != o.Splits, c.Teams != o.Teams, c.PieceCost != o.PieceCost,
 		c.Evict != o.Evict, c.Cluster != o.Cluster, c.MergeBlocks != o.MergeBlocks, c.Promotion != o.Promotion,
 	} {
 		if other {
@@ -70,6 +71,7 @@ func (c Choice) differs(o Choice) (n int) {
 const (
 	mostBlockH      = 1 << 14
 	mostSplits      = 1 << 16
+	mostTeams       = 2
 	mostPieceCost   = 16
 	mostCluster     = 16
 	mostMergeBlocks = 1 << 16
@@ -87,7 +89,7 @@ func (c Choice) check() error {
 		was, least, most int
 	}{
 		{"block_h", c.BlockH, 1, mostBlockH}, {"splits", c.Splits, 0, mostSplits},
-		{"piece_cost", c.PieceCost, 0, mostPieceCost}, {"cluster", c.Cluster, 0, mostCluster},
+		{"teams", c.Teams, 0, mostTeams}, {"piece_cost", c.PieceCost, 0, mostPieceCost}, {"cluster", c.Cluster, 0, mostCluster},
 		{"merge_blocks", c.MergeBlocks, 0, mostMergeBlocks},
 	} {
 		if f.was < f.least || f.was > f.most {

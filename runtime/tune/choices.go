@@ -192,7 +192,7 @@ func (c *Choices) check() error {
 	}
 	for i, k := range c.Kernels {
 		if k.SQ < 1 || k.SQ > mostSQ || k.BlockH < 1 || k.BlockH > mostBlockH ||
-			!slices.Contains(evictions, k.Evict) || k.PieceCost < 0 || k.PieceCost > mostPieceCost || k.Cluster < 0 || k.Cluster > mostCluster || len(k.SHA256) != 2*sha256.Size {
+			!slices.Contains(evictions, k.Evict) || k.PieceCost < 0 || k.PieceCost > mostPieceCost || k.Cluster < 0 || k.Cluster > mostCluster || k.Teams < 0 || k.Teams > mostTeams || len(k.SHA256) != 2*sha256.Size {
 			return fmt.Errorf("kernels[%d] was %+v: not those of a decode", i, k)
 		}
 	}
@@ -234,8 +234,8 @@ func (c *Choices) checkBucket(i int) error {
 		return fmt.Errorf("gain was %v, must be at least 1: what is not faster is not chosen", b.Gain)
 	}
 	if c.Invariant && i > 0 && c.Buckets[i-1].SQ == b.SQ {
-		if was := c.Buckets[i-1].Choice; was.BlockH != b.Choice.BlockH || was.Splits != b.Choice.Splits {
-			return fmt.Errorf("choice was %v after %v: invariant choices have one row block and number of pieces for each s_q", b.Choice, was)
+		if was := c.Buckets[i-1].Choice; was.BlockH != b.Choice.BlockH || was.Splits != b.Choice.Splits || was.Teams != b.Choice.Teams {
+			return fmt.Errorf("choice was %v after %v: invariant choices have one row block, teams and number of pieces for each s_q", b.Choice, was)
 		}
 	}
 	if c.Invariant && b.Choice.Splits == 0 {

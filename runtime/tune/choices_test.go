@@ -28,7 +28,7 @@ func sample() *Choices {
 	def := Choice{BlockH: 16}
 	return &Choices{
 		Schema: Schema, Tool: "fake", Card: Card{"fake", 132, "CUDA 13000"}, Model: DeepSeek(16),
-		Kernels: []Kernels{{1, 16, "", 0, 0, strings.Repeat("ab", 32)}},
+		Kernels: []Kernels{{1, 16, "", 0, 0, 0, strings.Repeat("ab", 32)}},
 		Buckets: []Bucket{
 			{Load: Load{1, 4, 4096, false}, Default: def, Choice: Choice{BlockH: 8, MergeBlocks: 132}, DefaultUS: 10, ChosenUS: 9, Gain: 1.11, Rounds: 12, Tried: 9},
 			{Load: Load{1, 128, 4096, false}, Default: def, Choice: Choice{BlockH: 16, Splits: 1, Promotion: 64, Evict: "normal"}, DefaultUS: 145, ChosenUS: 143, Gain: 1.014, Rounds: 12, Tried: 9},

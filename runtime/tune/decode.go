@@ -79,7 +79,7 @@ func (c *Choices) shapes(m Model, shapes []runtime.DecodeShape) []runtime.Decode
 		}
 		needed := []Choice{b.Choice}
 		if c.Invariant {
-			needed = append(needed, Choice{BlockH: b.Choice.BlockH}) // for loads that no bucket is near
+			needed = append(needed, Choice{BlockH: b.Choice.BlockH, Teams: b.Choice.Teams}) // for loads that no bucket is near
 		}
 		for _, n := range needed {
 			if s := m.shape(b.SQ, n); !slices.Contains(shapes, s) {

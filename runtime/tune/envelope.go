@@ -146,7 +146,7 @@ func DeepSeek(heads int) Model { return Model{heads, 512, 64, 64, runtime.BF16} 
 func (m Model) shape(sq int, c Choice) runtime.DecodeShape {
 	return runtime.DecodeShape{
 		Heads: m.Heads, SQ: sq, Latent: m.Latent, Rope: m.Rope, Page: m.Page, DType: m.DType,
-		BlockH: c.BlockH, Evict: c.Evict, Cluster: c.Cluster, PieceCost: c.PieceCost,
+		BlockH: c.BlockH, Evict: c.Evict, Cluster: c.Cluster, Teams: c.Teams, PieceCost: c.PieceCost,
 	}
 }
 

@@ -15,6 +15,7 @@ type Kernels struct {
 	BlockH    int    `json:"block_h"`
 	Evict     string `json:"evict,omitempty"`
 	Cluster   int    `json:"cluster,omitempty"`
+	Teams     int    `json:"teams,omitempty"`
 	PieceCost int    `json:"piece_cost,omitempty"`
 	SHA256    string `json:"ptx_sha256"` // of the texts' SHA-256, decode, schedule and combine
 }
@@ -27,7 +28,7 @@ func identify(s runtime.DecodeShape, kernels ...*manifest.Manifest) Kernels {
 			sum.Write([]byte(m.PTXSHA256))
 		}
 	}
-	return Kernels{s.SQ, s.BlockH, s.Evict, s.Cluster, s.PieceCost, hex.EncodeToString(sum.Sum(nil))}
+	return Kernels{s.SQ, s.BlockH, s.Evict, s.Cluster, s.Teams, s.PieceCost, hex.EncodeToString(sum.Sum(nil))}
 }
 
 // identifyVariants is identify of what a source made.

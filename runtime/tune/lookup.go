@@ -23,7 +23,7 @@ func (c *Choices) Lookup(l Load) (Choice, bool) {
 	if c.Invariant {
 		for i := range c.Buckets {
 			if b := &c.Buckets[i]; b.SQ == l.SQ {
-				return Choice{BlockH: b.Choice.BlockH, Splits: b.Choice.Splits}, true
+				return Choice{BlockH: b.Choice.BlockH, Splits: b.Choice.Splits, Teams: b.Choice.Teams}, true
 			}
 		}
 	}

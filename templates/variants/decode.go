@@ -47,6 +47,9 @@ func (s Source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 	if spec.BlockH == 0 {
 		spec.BlockH = shape.BlockH
 	}
+	if shape.Teams > 0 {
+		spec.Teams = shape.Teams
+	}
 	attend, schedule := spec, spec
 	attend.Evict, schedule.PieceCost = shape.Evict, shape.PieceCost
 	if shape.Cluster > 0 {
