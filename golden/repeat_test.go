@@ -29,6 +29,9 @@ func (s source) Decode(shape runtime.DecodeShape) (v runtime.DecodeVariants, err
 	if spec.BlockH == 0 {
 		spec.BlockH = shape.BlockH
 	}
+	if shape.Teams > 0 {
+		spec.Teams = shape.Teams
+	}
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
 		var err error
 		if *to, err = buildVariant(name, spec); err != nil {
@@ -68,6 +71,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 	for _, c := range []struct {
 		heads, sq, blockH, sms, splits int
 		latent, rope, stages, cluster  int
+		teams                          int
 		dtype, kvLen                   string
 	}{
 		{heads: 16, sms: 8, kvLen: "[900, 40, 0, 700]"},
@@ -98,6 +102,19 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		{heads: 16, sq: 5, sms: 6, kvLen: "[500, 300]"},
 		{heads: 16, latent: 256, rope: 64, stages: 4, sms: 3, kvLen: "[900, 40]"},
 		{heads: 40, sms: 6, kvLen: "[500, 300]"},
+		// Two teams: items of odd and even numbers of tiles and of one, several in a
+		// part, whole, cut in two and in more.
+		{heads: 16, teams: 2, sms: 8, kvLen: "[900, 40, 0, 700]"},
+		{heads: 16, teams: 2, sms: 2, kvLen: "[64, 63, 1, 129, 0, 128, 257]"},
+		{heads: 16, teams: 2, sms: 1, kvLen: "[1500, 0, 1100]"},
+		{heads: 8, teams: 2, sms: 4, kvLen: "[450, 300]", splits: 3, dtype: "fp16"},
+		{heads: 24, teams: 2, sms: 5, kvLen: "[640, 40, 0, 65]"},
+		{heads: 64, blockH: 32, teams: 2, sms: 6, kvLen: "[900, 65]"},
+		{heads: 40, teams: 2, sms: 4, kvLen: "[190, 700]", splits: 11},
+		{heads: 16, sq: 5, blockH: 40, teams: 2, sms: 6, kvLen: "[500, 300, 3]"},
+		{heads: 16, latent: 256, rope: 64, teams: 2, stages: 4, sms: 3, kvLen: "[900, 40]"},
+		{heads: 16, latent: 128, rope: 64, teams: 2, sms: 3, kvLen: "[500, 300]"},
+		{heads: 8, latent: 128, rope: 128, teams: 2, sms: 3, kvLen: "[500, 300]"},
 		// A request of few pieces beside one of so many that combine would merge
 		// a CTA at a time.
 		{heads: 16, sms: 4, kvLen: "[190, 800, 64, 0]", splits: 1},
@@ -123,7 +140,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		if c.dtype == "" {
 			c.dtype = "bf16"
 		}
-		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,cluster=%d,latent=%d+%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.cluster, c.latent, c.rope, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
+		t.Run(fmt.Sprintf("heads=%d,sq=%d,block-h=%d,cluster=%d,teams=%d,latent=%d+%d,%s,sms=%d,splits=%d,kv=%s", c.heads, c.sq, c.blockH, c.cluster, c.teams, c.latent, c.rope, c.dtype, c.sms, c.splits, c.kvLen), func(t *testing.T) {
 			spec, err := cases.Parse([]byte(fmt.Sprintf(
 				`{"name": "schedules", "why": "bits", "op": "decode", "model": {"heads": %d, "latent": %d, "rope": %d, "nope": 128, "value": 128},
 				"dtype": %q, "q_len": %d, "splits": %d, "batch_invariant": %v, "kv_len": %s}`, c.heads, c.latent, c.rope, c.dtype, c.sq, c.splits, c.splits > 0, c.kvLen)))
@@ -135,7 +152,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := check.New(check.Options{
-				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH, Stages: c.stages, Cluster: c.cluster}}, Hazards: true, Seeds: scheduleCount(),
+				Driver: driver, Source: source{templates.Spec{BlockH: c.blockH, Stages: c.stages, Cluster: c.cluster, Teams: c.teams}}, Hazards: true, Seeds: scheduleCount(),
 				Inspect: func(uint64) error { return findings(driver) },
 			})
 			if outcome := r.Case(spec); outcome.Status != check.OK {

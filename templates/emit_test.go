@@ -38,7 +38,7 @@ func (e emission) String() string {
 	if s.Nope > 0 {
 		return fmt.Sprintf("%s/heads=%d,%dx%d,nope=%d+%d,value=%d,stages=%d,%s", e.kernel, s.Heads, s.BlockM, s.BlockN, s.Nope, s.Rope, s.Value, s.Stages, s.DType)
 	}
-	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Latent, s.Rope, s.DType)
+	return fmt.Sprintf("%s/heads=%d,sq=%d,block-h=%d,teams=%d,latent=%d+%d,%s", e.kernel, s.Heads, s.SQ, s.BlockH, s.Teams, s.Latent, s.Rope, s.DType)
 }
 
 // emissions are head counts that models have and that they do not (one, odd,
@@ -75,7 +75,7 @@ func emissions() []emission {
 			}
 			continue
 		case "decode-schedule", "decode-combine": // heads and tokens are but numbers in it
-			for _, s := range []Spec{{Heads: 1, SQ: 1}, {Heads: 16, SQ: 2, DType: "fp16"}, {Heads: 130, SQ: 5}} {
+			for _, s := range []Spec{{Heads: 1, SQ: 1}, {Heads: 16, SQ: 2, DType: "fp16"}, {Heads: 130, SQ: 5}, {Heads: 40, Teams: 2}} {
 				list = append(list, emission{kernel.Name, s.WithDefaults()})
 			}
 			continue
@@ -89,6 +89,9 @@ func emissions() []emission {
 			{Heads: 6, DType: "fp16"}, {Heads: 16, DType: "fp16"}, {Heads: 128, DType: "fp16"},
 			// Row blocks that are chosen for little work.
 			{Heads: 24, BlockH: 16}, {Heads: 40, BlockH: 64}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
+			// Two teams.
+			{Heads: 8, Teams: 2}, {Heads: 16, Teams: 2}, {Heads: 24, Teams: 2, DType: "fp16"}, {Heads: 64, BlockH: 32, Teams: 2}, {Heads: 40, Teams: 2}, {Heads: 16, SQ: 5, BlockH: 40, Teams: 2},
+			{Heads: 12, SQ: 2, Teams: 2, Rope: 128}, {Latent: 256, Teams: 2}, {Heads: 40, Latent: 128, Teams: 2}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3, Teams: 2}, {Heads: 8, Latent: 128, Rope: 128, Teams: 2},
 			// Widths.
 			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 40, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
 		} {

@@ -211,7 +211,7 @@ func (s Spec) Validate() error {
 	case s.RowBlocks()%s.Cluster != 0:
 		return refuse("cluster", s.Cluster, 1, "%d row blocks are no whole pairs", s.RowBlocks())
 	case s.Teams != 0 && s.Teams != mostTeams:
-		return refuse("teams", s.Teams, nearest(s.Teams, 1, 1, mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
+		return refuse("teams", s.Teams, nearest(s.Teams, 1, 0, mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
 	case s.Teams == mostTeams && s.rowsOnM():
 		return refuse("teams", s.Teams, 1, "the two warpgroups of a block of %d rows work on the same tiles", seesawBlockH)
 	case s.Teams == mostTeams && exchangedQuads(s.queryTile()) < 1:

@@ -21,6 +21,7 @@ var numbers = map[string]func(*Spec) *int{
 	"page":    func(s *Spec) *int { return &s.Page },
 	"stages":  func(s *Spec) *int { return &s.Stages },
 	"cluster": func(s *Spec) *int { return &s.Cluster },
+	"teams":   func(s *Spec) *int { return &s.Teams },
 }
 
 // corrected returns s with the refused field at the nearest value.

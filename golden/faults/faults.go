@@ -55,6 +55,7 @@ const (
 
 	narrow = 16  // heads: the kernel with one warpgroup, rows on wgmma's N
 	wide   = 128 // heads: the kernel with two warpgroups that take turns, rows on M
+	teamed = 12  // heads: the kernel with two warpgroups that have tiles of their own, rows on N
 )
 
 // Decode are the faults of decode's kernels.
@@ -132,6 +133,15 @@ var Decode = []Fault{
 	{"threads decide about references by themselves", decode, narrow, `bar\.red\.or\.pred (%p\d+), 1, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
 	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
 	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 240`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
+
+	// The kernel with two teams, which meet when an item is over.
+	{"a team begins before the other has loaded its queries", decode, teamed, `bar\.sync 1, 256;`, 0, "bar.arrive 1, 256;"},
+	{"sums read before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 1, "bar.arrive 1, 256;"},
+	{"columns added before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 2, "bar.arrive 1, 256;"},
+	{"further columns added before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 3, "bar.arrive 1, 256;"},
+	{"output staged where the other team has columns to add", decode, teamed, `bar\.sync 1, 256;`, 4, "bar.arrive 1, 256;"},
+	{"a team's tile not given back by the other", decode, teamed, `^(\tbar\.warp\.sync.*\n(?:.*\n){1,8}?)\tmbarrier\.arrive\.shared\.b64.*\n`, 0, "$1"},
+	{"a team's tile given back by its own warps alone", decode, teamed, `(mbarrier\.init\S+ \S+), 8;`, 0, "$1, 4;"},
 
 	// Partial results between CTAs.
 	{"partial result signalled before all have written it", decode, narrow, `^\tbar\.sync 1, 128;\n((?:.*\n){1,4}?\tred\.release)`, 0, "$1"},

@@ -24,7 +24,7 @@ type source struct {
 }
 
 func (s *source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error) {
-	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType)}
+	spec := templates.Spec{Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, Page: shape.Page, DType: string(shape.DType), Teams: shape.Teams}
 	var v runtime.DecodeVariants
 	for name, to := range map[string]*runtime.Variant{"absorb-decode": &v.Decode, "decode-schedule": &v.Schedule, "decode-combine": &v.Combine} {
 		var err error
@@ -93,6 +93,10 @@ type problem struct {
 // of so many pieces that its warps share them.
 func problems(t *testing.T, heads int) []problem {
 	t.Helper()
+	teams := 0
+	if heads == teamed {
+		teams = 2
+	}
 	var out []problem
 	for i, p := range []struct {
 		fields string
@@ -104,7 +108,7 @@ func problems(t *testing.T, heads int) []problem {
 		{`"kv_len": [800], "splits": 12`, 4},
 		{`"kv_len": [450, 100]`, 1},
 	} {
-		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, %s}`, i, heads, p.fields)))
+		c, err := cases.Parse([]byte(fmt.Sprintf(`{"name": "faults-%d", "op": "decode", "model": {"heads": %d, "latent": 512, "rope": 64, "nope": 128, "value": 128}, "teams": %d, %s}`, i, heads, teams, p.fields)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +157,7 @@ func caught(t *testing.T, f *Fault, in []problem, seeds int) (by, how string) {
 
 // TestCaught plants every fault and prints by which rule it is caught.
 func TestCaught(t *testing.T) {
-	testCaught(t, Decode, map[int][]problem{narrow: problems(t, narrow), wide: problems(t, wide)})
+	testCaught(t, Decode, map[int][]problem{narrow: problems(t, narrow), wide: problems(t, wide), teamed: problems(t, teamed)})
 }
 
 // testCaught plants faults, of which each must be caught by a problem with its
