@@ -31,7 +31,7 @@ func (f planted) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, erro
 	}
 	// Places of faults are told in a text without lines of the template.
 	plain, err := templates.Build("absorb-decode", templates.Spec{
-		Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, DType: string(shape.DType), BlockH: shape.BlockH,
+		Heads: shape.Heads, SQ: shape.SQ, Latent: shape.Latent, Rope: shape.Rope, DType: string(shape.DType), BlockH: shape.BlockH, Teams: shape.Teams,
 	})
 	if err != nil {
 		return v, err
