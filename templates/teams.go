@@ -25,6 +25,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	references := k.SharedArray("references", isa.F32, mostTeams*s.BlockH)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
+	k.PinShared() // or ptxas makes team 1's descriptors anew, in vector registers, for every multiply
 
 	attend := func(which int) func() {
 		return func() {
@@ -49,7 +50,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	}
 
 	load := gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }}
-	attending := 0 // as launched
+	attending := 0 // registers per thread: as launched
 	if s.BlockH > launchedBlockH {
 		attending = 232
 		load = gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: func() {
@@ -79,8 +80,8 @@ type turns struct {
 }
 
 // each runs body for the team's tiles of an item. It also waits for the other's
-// and gives them back: a slot is known by the parity of its round only, so no
-// warp may miss a round, which could otherwise be over before it looks.
+// and gives them back: a slot's round is known by its parity only, so no warp may
+// miss one, and no slot may be filled again before each has seen it full.
 func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
 	k := w.k
 	other := func() {
@@ -89,18 +90,13 @@ func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
 		k.SyncWarp() // all lanes have seen it before one speaks for them
 		tile.ReleaseAll(w.speaker)
 	}
-	k.For("tile", it.begin.Add(w.which), it.end, 2, func(t gen.Value) {
-		if w.which == 1 {
-			other()
-		}
-		body(w.tiles.Next(), t)
-		if w.which == 0 {
-			k.If(t.Add(1).Lt(it.end), other)
-		}
-	})
 	if w.which == 1 {
-		k.If(it.end.Sub(it.begin).And(1).Eq(1), other)
+		k.If(it.begin.Lt(it.end), other)
 	}
+	k.For("tile", it.begin.Add(w.which), it.end, 2, func(t gen.Value) {
+		body(w.tiles.Next(), t)
+		k.If(t.Add(1).Lt(it.end), other)
+	})
 }
 
 // unite puts the results of two teams that had different tiles together, and

@@ -161,17 +161,17 @@ the texts are told apart.`,
 var unusedFlags = map[string][]string{
 	"decode":    unusedByDecode,
 	"schedule":  unusedByDecode,
-	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster"},
+	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster", "teams"},
 	"upproject": unusedByProducts,
 	"absorb":    unusedByProducts,
-	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel"},
+	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel", "teams"},
 	"extend":    {"tokens", "noncausal", "parallel"},
 	"load":      {"tokens", "prefix", "workspace", "path", "noncausal"},
 }
 
 var (
 	unusedByDecode   = []string{"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"}
-	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h"}
+	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "teams"}
 )
 
 // unused refuses flags that were given and have no say in the operation.
