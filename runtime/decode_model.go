@@ -80,7 +80,7 @@ func readModel(decode, combine, schedule *manifest.Manifest) (DecodeModel, error
 		return model, err
 	}
 	if merged.Heads > 0 && max(merged.Teams, 1) != max(model.Teams, 1) { // the layout of partial results, too
-		return model, fmt.Errorf("%s was made for teams %d, %s for %d", combine.Kernel, merged.Teams, decode.Kernel, model.Teams)
+		return model, fmt.Errorf("%s was made for %d teams, %s for %d", combine.Kernel, max(merged.Teams, 1), decode.Kernel, max(model.Teams, 1))
 	}
 	otherwise := model.Out
 	if merged.DType != "" {

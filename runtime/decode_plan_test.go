@@ -139,6 +139,8 @@ func TestLoadDecodeRefuses(t *testing.T) {
 			"decode_combine was made for block_h 32, absorb_decode for 16"},
 		"schedule of another row block": {func(v *DecodeVariants) { v.Schedule.Manifest.Spec = fakeSpec{BlockH: 32} },
 			"decode_schedule was made for block_h 32, absorb_decode for 16"},
+		"other teams": {func(v *DecodeVariants) { v.Combine.Manifest.Spec = map[string]any{"heads": 16.0, "teams": 2.0} },
+			"decode_combine was made for 2 teams, absorb_decode for 1"},
 		"exchanged": {func(v *DecodeVariants) { v.Decode, v.Combine = v.Combine, v.Decode },
 			`decode_combine is kernel "decode_combine", must be "absorb_decode"`},
 		"one for all": {func(v *DecodeVariants) { v.Schedule, v.Combine = v.Decode, v.Decode },

@@ -154,8 +154,14 @@ func (s Spec) warpgroups() int {
 	return s.teams()
 }
 
-// teams returns the warpgroups that have tiles to themselves.
-func (s Spec) teams() int { return max(1, s.Teams) }
+// teams returns the groups of threads that have tiles to themselves: warpgroups,
+// or of rows on wgmma's M all that multiply.
+func (s Spec) teams() int {
+	if s.rowsOnM() {
+		return 1
+	}
+	return max(1, s.Teams)
+}
 
 // teamThreads returns the threads among which a row block's output is spread.
 func (s Spec) teamThreads() int { return s.warpgroups() * gen.WarpgroupThreads }

@@ -155,6 +155,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestTeamsAreRefused: two teams are for rows on wgmma's N whose queries' place
+// holds what they tell each other; one is what a spec says that says nothing.
+func TestTeamsAreRefused(t *testing.T) {
+	for _, s := range []Spec{{Heads: 128}, {Heads: 16, BlockH: 64}, {Heads: 8, Latent: 128}} {
+		if refusal(t, s) != nil {
+			t.Errorf("%+v is refused with one team", s)
+		}
+		s.Teams = 2
+		if e := refusal(t, s); e == nil || e.Field != "teams" || e.Nearest != 1 {
+			t.Errorf("%+v: %v", s, e)
+		}
+	}
+	if one, none := (Spec{Teams: 1}).WithDefaults(), (Spec{}).WithDefaults(); one != none {
+		t.Errorf("one team is %+v, not %+v", one, none)
+	}
+}
+
 func mustFind(t *testing.T, kernel string) template {
 	t.Helper()
 	f, err := find(kernel)
