@@ -113,8 +113,7 @@ func TestDecodeUnderManySchedules(t *testing.T) {
 		{heads: 40, teams: 2, sms: 4, kvLen: "[190, 700]", splits: 11},
 		{heads: 16, sq: 5, blockH: 40, teams: 2, sms: 6, kvLen: "[500, 300, 3]"},
 		{heads: 16, latent: 256, rope: 64, teams: 2, stages: 4, sms: 3, kvLen: "[900, 40]"},
-		{heads: 16, latent: 128, rope: 64, teams: 2, sms: 3, kvLen: "[500, 300]"},
-		{heads: 8, latent: 128, rope: 128, teams: 2, sms: 3, kvLen: "[500, 300]"},
+		{heads: 8, latent: 256, rope: 128, teams: 2, sms: 3, kvLen: "[500, 300]"},
 		// A request of few pieces beside one of so many that combine would merge
 		// a CTA at a time.
 		{heads: 16, sms: 4, kvLen: "[190, 800, 64, 0]", splits: 1},

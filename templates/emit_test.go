@@ -91,7 +91,7 @@ func emissions() []emission {
 			{Heads: 24, BlockH: 16}, {Heads: 40, BlockH: 64}, {Heads: 128, BlockH: 16}, {Heads: 128, BlockH: 32}, {Heads: 16, SQ: 4, BlockH: 32}, {Heads: 16, SQ: 5, BlockH: 40},
 			// Two teams.
 			{Heads: 8, Teams: 2}, {Heads: 16, Teams: 2}, {Heads: 24, Teams: 2, DType: "fp16"}, {Heads: 64, BlockH: 32, Teams: 2}, {Heads: 40, Teams: 2}, {Heads: 16, SQ: 5, BlockH: 40, Teams: 2},
-			{Heads: 12, SQ: 2, Teams: 2, Rope: 128}, {Latent: 256, Teams: 2}, {Heads: 40, Latent: 128, Teams: 2}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3, Teams: 2}, {Heads: 8, Latent: 128, Rope: 128, Teams: 2},
+			{Heads: 12, SQ: 2, Teams: 2, Rope: 128}, {Latent: 256, Teams: 2}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3, Teams: 2}, {Heads: 8, Latent: 256, DType: "fp16", Teams: 2},
 			// Widths.
 			{Latent: 128}, {Latent: 256, Rope: 128, Stages: 3}, {Heads: 40, Latent: 128}, {Heads: 32, Latent: 256, Rope: 128, Stages: 3}, {Heads: 64, Latent: 128, Rope: 128}, {Heads: 64, Latent: 256},
 		} {

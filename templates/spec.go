@@ -220,8 +220,8 @@ func (s Spec) Validate() error {
 		return refuse("teams", s.Teams, nearest(s.Teams, 1, 0, mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
 	case s.Teams == mostTeams && s.rowsOnM():
 		return refuse("teams", s.Teams, 1, "the two warpgroups of a block of %d rows work on the same tiles", seesawBlockH)
-	case s.Teams == mostTeams && exchangedQuads(s.queryTile()) < 1:
-		return refuse("teams", s.Teams, 1, "%d bytes of queries have no room for what two warpgroups tell each other at a time", s.queryTile().Bytes())
+	case s.Teams == mostTeams && s.Latent < mostTeams*2*gen.AccumulatorRows:
+		return refuse("teams", s.Teams, 1, "partial results have vectors of two accumulators, of which half of %d columns has one", s.Latent)
 	}
 	if _, err := gen.ParseDType(s.DType); err != nil {
 		return refuse("dtype", s.DType, gen.BF16.Name, "kernels store bf16 or fp16")

@@ -155,10 +155,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTeamsAreRefused: two teams are for rows on wgmma's N whose queries' place
-// holds what they tell each other; one is what a spec says that says nothing.
+// TestTeamsAreRefused: two teams are for rows on wgmma's N and at least two
+// accumulators each; one is what a spec says that says nothing.
 func TestTeamsAreRefused(t *testing.T) {
-	for _, s := range []Spec{{Heads: 128}, {Heads: 16, BlockH: 64}, {Heads: 8, Latent: 128}} {
+	for _, s := range []Spec{{Heads: 128}, {Heads: 16, BlockH: 64}, {Heads: 8, Latent: 128, DType: "fp16"}, {Heads: 16, Latent: 128, Rope: 128}} {
 		if refusal(t, s) != nil {
 			t.Errorf("%+v is refused with one team", s)
 		}

@@ -93,7 +93,7 @@ func DrawGroup(seed uint64, number int, l Limits) Group {
 			g.BlockH = 40 // two tiles do not fit beside more
 		} else if wide && m.Record() < 640 && (rows+63)/64%2 == 0 {
 			g.Cluster = pick(r, 0, 1, 2)
-		} else if !wide && g.BlockH >= 16 {
+		} else if !wide && m.Latent > 128 {
 			g.Teams = pick(r, 0, 1, 2)
 		}
 		g.Piece = pick(r, 0, 0, 0, 1, 3, 16)
