@@ -33,7 +33,7 @@ type Spec struct {
 	// What tuning may change in decode; zero as a rule.
 	Evict     string `json:"evict,omitempty"`      // pages in the L2: evicted first (""), or "normal"
 	PieceCost int    `json:"piece_cost,omitempty"` // schedule: what a piece costs beside its tiles, in tiles; 0 = as estimated
-	Teams     int    `json:"teams,omitempty"`      // decode, rows on wgmma's N: warpgroups that take a row block's tiles in turn, 0 (one) or 2
+	Teams     int    `json:"teams,omitempty"`      // decode, rows on wgmma's N: warpgroups that take a row block's tiles in turn, 1 or 2
 
 	// LineInfo makes the PTX lead back to the template's lines (.loc).
 	LineInfo bool `json:"-"`
@@ -91,9 +91,6 @@ func (s Spec) WithDefaults() Spec {
 	set(&s.Page, pageTokens)
 	set(&s.BlockN, pageTokens)
 	set(&s.Stages, 2)
-	if s.Teams == 1 {
-		s.Teams = 0 // what a spec says that says nothing
-	}
 	if s.DType == "" {
 		s.DType = gen.BF16.Name
 	}
@@ -101,6 +98,11 @@ func (s Spec) WithDefaults() Spec {
 		s.BlockH = s.balancedBlock()
 	}
 	set(&s.Cluster, s.sideBySide())
+	if two := s.BlockH == swapBlockH && s.Latent >= teamsLatent; two && s.Teams == 0 {
+		s.Teams = mostTeams // 4 to 9 % where a part has several tiles, and chosen only there
+	} else if !two && s.Teams == 1 {
+		s.Teams = 0 // what a spec says that says nothing
+	}
 	return s
 }
 
@@ -216,11 +218,11 @@ func (s Spec) Validate() error {
 		return refuse("cluster", s.Cluster, 1, "row blocks run alone or in pairs")
 	case s.RowBlocks()%s.Cluster != 0:
 		return refuse("cluster", s.Cluster, 1, "%d row blocks are no whole pairs", s.RowBlocks())
-	case s.Teams != 0 && s.Teams != mostTeams:
-		return refuse("teams", s.Teams, nearest(s.Teams, 1, 0, mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
+	case s.Teams < 0 || s.Teams > mostTeams:
+		return refuse("teams", s.Teams, min(max(s.Teams, 0), mostTeams), "one warpgroup takes a row block's tiles, or two take them in turn")
 	case s.Teams == mostTeams && s.rowsOnM():
 		return refuse("teams", s.Teams, 1, "the two warpgroups of a block of %d rows work on the same tiles", seesawBlockH)
-	case s.Teams == mostTeams && s.Latent < mostTeams*2*gen.AccumulatorRows:
+	case s.Teams == mostTeams && s.Latent < teamsLatent:
 		return refuse("teams", s.Teams, 1, "partial results have vectors of two accumulators, of which half of %d columns has one", s.Latent)
 	}
 	if _, err := gen.ParseDType(s.DType); err != nil {
@@ -237,8 +239,12 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// mostTeams is the most that a Spec.Teams may be.
-const mostTeams = 2
+// mostTeams is the most that a Spec.Teams may be, teamsLatent the least width of
+// the latent for it: vectors of partial results take two accumulators of each.
+const (
+	mostTeams   = 2
+	teamsLatent = mostTeams * 2 * gen.AccumulatorRows
+)
 
 // evictNormal is a Spec.Evict.
 const evictNormal = "normal"
