@@ -43,7 +43,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 					rows.attend(tile, t, length, c.firstRow, walk.speaker)
 				})
 				state := rows.unite(references, both)
-				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()})
+				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
 				both.Sync() // the staged output has been read before the next queries overwrite it
 			})
 		}
