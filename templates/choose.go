@@ -10,25 +10,27 @@ type blockCost struct {
 	start, tile float64
 }
 
-// The costs were fitted to decode steps of 182 shapes on an H200 (mlagen bench
-// -variant all, 2026-11-29): blocks of 8, 16 and 64 rows as they were timed, of 24
-// to 40 mostly times of a version before, scaled by what some shapes had gained
-// since. In that table they tell the times to 5 % on average, and the row block
-// they choose is 0.2 % slower than the best, 10 % at worst.
+// The costs were fitted to decode steps of 62 shapes, up to 64 requests, on an
+// H200 (mlagen bench -variant all, 2026-11-30; golden/perf/decode.md). In that
+// table they tell the times to 3 % on average where a row block is not far from
+// the best, and the row block they choose is 0.04 % slower than the best, 1.6 % at
+// worst. Blocks of 40 rows have two teams.
 var blockCosts = []blockCost{
-	{8, 3.45, 0.99}, {16, 3.79, 1.14}, {24, 4.62, 1.25}, {32, 4.85, 1.35}, {40, 5.89, 1.45}, {64, 5.29, 1.59},
+	{8, 3.50, 1.057}, {16, 3.78, 1.127}, {24, 3.79, 1.273}, {32, 4.48, 1.268}, {40, 7.87, 1.165}, {64, 4.98, 1.512},
 }
 
 const (
 	// pageMicroseconds is how often a page of its own reaches each of costSMs
 	// SMs that read side by side: the memory's pace.
-	pageMicroseconds = 2.276
+	pageMicroseconds = 2.188
 	costSMs          = 132
 
-	pairTiles   = 3.261   // what merging a request of two pieces costs, in tiles
-	itemTiles   = 2.651   // what a further request of the same CTA costs, in tiles
-	mergeRate   = 2.079e6 // bytes of partial results that a microsecond merges
-	sharedMerge = 0.689   // microseconds more where a merge is shared by warps
+	togetherTile = 0.796   // a tile of 8 rows where two row blocks begin together
+	pairTiles    = 2.731   // what merging a request of two pieces costs, in tiles
+	itemTiles    = 3.478   // what a further request of the same CTA costs, in tiles
+	mergeRate    = 1.668e6 // bytes of partial results that a microsecond merges
+	mergeStart   = 0.381   // microseconds more, of any merge
+	sharedMerge  = 0.060   // and of one that is shared by warps
 )
 
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
@@ -90,8 +92,17 @@ func EstimateDecode(rows, blockH, batch, tokens, splits, sms int) float64 {
 	return c.forced(rows, batch, tokens, splits, sms)
 }
 
+// together returns the block's costs where row blocks begin together.
+func (c blockCost) together(rows int) blockCost {
+	if (Spec{Heads: rows, SQ: 1, BlockH: c.rows}).sideBySide() > 1 {
+		c.tile = togetherTile
+	}
+	return c
+}
+
 // forced estimates a decode step of requests cut into so many even pieces.
 func (c blockCost) forced(rows, batch, tokens, splits, sms int) float64 {
+	c = c.together(rows)
 	blocks := ceilQuotient(rows, c.rows)
 	parts := max(1, sms/blocks)
 	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
@@ -106,7 +117,7 @@ func (c blockCost) merge(requests, pieces, blocks int) (microseconds float64) {
 	case pieces == pairPieces:
 		return pairTiles * c.tile
 	case pieces > pairPieces:
-		microseconds = float64(requests*pieces*blocks*c.rows*partialRow) / mergeRate
+		microseconds = mergeStart + float64(requests*pieces*blocks*c.rows*partialRow)/mergeRate
 		if pieces > warpSlots {
 			microseconds += sharedMerge
 		}
@@ -125,6 +136,7 @@ func (c blockCost) time(length, items float64, reading int, merge float64) float
 // step estimates a decode step in microseconds, from the same piece lengths that
 // the schedule would take for requests of one length.
 func (c blockCost) step(rows, batch, tokens, sms int) float64 {
+	c = c.together(rows)
 	blocks := ceilQuotient(rows, c.rows)
 	parts := max(1, sms/blocks)
 	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
@@ -155,7 +167,7 @@ func (c blockCost) step(rows, batch, tokens, sms int) float64 {
 }
 
 // partialRow is the size of a row of a partial result in bytes.
-const partialRow = 512 * 4
+const partialRow = 512 * 2
 
 // ceilQuotient returns ⌈a/b⌉.
 func ceilQuotient(a, b int) int { return (a + b - 1) / b }
