@@ -238,9 +238,13 @@ func (r Region) addr(i int) ptx.Addr {
 }
 
 // CopyAsync has 16 bytes copied from global memory to the region, or zeros
-// where valid does not hold; WaitCopies waits for it.
+// where valid, if it is given, does not hold; WaitCopies waits for it.
 func (r Region) CopyAsync(from Pointer, valid Value) {
 	k := r.k
+	if valid.op == nil {
+		k.emit("cp.async.cg.shared.global", r.addr(0), from.addr(0), ptx.Imm(16))
+		return
+	}
 	bytes := k.Select(valid, k.Int(16), k.Int(0))
 	k.emit("cp.async.cg.shared.global", r.addr(0), from.addr(0), ptx.Imm(16), bytes.op)
 }

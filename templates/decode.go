@@ -73,6 +73,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
 	shared := shareRowsOnN(k, s)
+	k.PinShared() // fewer instructions than finding it in a cluster again and again
 	c.begin()
 
 	attend := func() {
@@ -83,8 +84,9 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
 			rows.begin()
+			queries := c.queries.locate(it.request, c.firstRow, rows.queries, s.teamThreads())
 			k.WaitForPreviousGrid()
-			c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
+			c.queries.load(queries)
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {

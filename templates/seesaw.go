@@ -49,8 +49,9 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.length = c.kvLen.At(it.request).Load(0)
 				p.firstRow = c.firstRow
 				p.rows.softmax.reset()
+				queries := c.queries.locate(it.request, c.firstRow, shared.queries, s.teamThreads())
 				k.WaitForPreviousGrid()
-				c.queries.load(it.request, c.firstRow, shared.queries, s.teamThreads())
+				c.queries.load(queries)
 				p.rows.out.Zero()
 				k.FenceAsync()
 				both.Sync()
