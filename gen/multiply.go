@@ -222,26 +222,27 @@ func (t SharedTile) StoreTransposed(packed []Value, firstRow int) {
 }
 
 // StoreRows writes packed 16-bit pairs of a 64×N fragment into the tile:
-// fragment row r, column c becomes element (r, firstCol + c).
-func (t SharedTile) StoreRows(packed []Value, firstCol int) {
+// fragment row r, column c becomes element (r, firstCol + c). firstCol is a
+// multiple of 8, an int or a Value.
+func (t SharedTile) StoreRows(packed []Value, firstCol any) {
 	k := t.k
-	t.storeSlice(packed, firstCol, k.Lane(), k.Thread().And(127).Shr(5).Mul(16))
+	t.storeSlice(packed, k.value(firstCol, isa.S32), k.Lane(), k.Thread().And(127).Shr(5).Mul(16))
 }
 
 // StoreSlice has a warp write its 16 rows of a fragment, packed in pairs, into
 // the tile's rows from firstRow on, a multiple of 8, and its columns from
 // firstCol on.
 func (t SharedTile) StoreSlice(packed []Value, firstRow Value, firstCol int) {
-	t.storeSlice(packed, firstCol, t.k.Lane(), firstRow)
+	t.storeSlice(packed, t.k.Int(firstCol), t.k.Lane(), firstRow)
 }
 
-func (t SharedTile) storeSlice(packed []Value, firstCol int, lane, firstRow Value) {
+func (t SharedTile) storeSlice(packed []Value, firstCol, lane, firstRow Value) {
 	k := t.k
 	row := firstRow.Add(lane.And(15))
 	// Two 8-column groups of the fragment are four 8x8 matrices: rows 0-7 and
 	// 8-15 of the warp's slice, twice.
 	for g := 0; g < len(packed)/2; g += 2 {
-		r := t.Chunk(row, lane.Shr(4).Add(g+firstCol/8))
+		r := t.Chunk(row, lane.Shr(4).Add(firstCol.Shr(3).Add(g)))
 		k.emit("stmatrix.sync.aligned.m8n8.x4.shared.b16", r.addr(0), operands(packed[2*g:2*g+4]))
 	}
 }

@@ -61,64 +61,41 @@ func queryReader(k *gen.Kernel, s Spec) queries {
 	return queries{k, s, place(k, s, "q_latent"), place(k, s, "q_rope")}
 }
 
-// queryChunk is 16 bytes of queries that a thread copies.
-type queryChunk struct {
-	from  gen.Pointer
-	to    gen.Region
-	some  gen.Value // whether the thread has one; zero Value: every thread does
-	there gen.Value // whether the row exists; zero Value: every row does
-}
-
-// locate finds what a thread of so many copies of a row block. It reads no
-// queries, so that it may be done before they are there.
-func (q queries) locate(request, firstRow gen.Value, tile gen.SharedTile, threads int) []queryChunk {
-	return append(q.chunks(q.latent, request, firstRow, tile, 0, q.s.Latent, threads),
-		q.chunks(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope, threads)...)
-}
-
-// load copies a row block into the tile, zeros past the last row, all copies
-// under way at once and none behind an address that has yet to be computed; the
-// copy engine is not used, since packed rows of strided tensors are no box.
-// FenceAsync and a barrier follow.
-func (q queries) load(located []queryChunk) {
-	for _, c := range located {
-		copy := func() { c.to.CopyAsync(c.from, c.there) }
-		if c.some.Type() == isa.Pred {
-			q.k.If(c.some, copy)
-		} else {
-			copy()
-		}
-	}
+// load copies a row block into the tile, zeros past the last row. Run by so
+// many threads, all copies under way at once; the copy engine is not used, since
+// packed rows of strided tensors are no box. FenceAsync and a barrier follow.
+func (q queries) load(request, firstRow gen.Value, tile gen.SharedTile, threads int) {
+	q.copy(q.latent, request, firstRow, tile, 0, q.s.Latent, threads)
+	q.copy(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope, threads)
 	q.k.WaitCopies()
 }
 
-// chunks locates the chunks of some columns of the tile: threads lie side by side
-// in rows.
-func (q queries) chunks(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols, threads int) (located []queryChunk) {
+// copy copies some columns of a row block, threads side by side in rows. Where
+// one warpgroup does, no loop stands between copies: with two, the instructions
+// of so many would be waited for longer than a loop takes.
+func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols, threads int) {
 	k, s := q.k, q.s
 	inRow, first := k.Thread().Rem(cols/chunkElems), k.Thread().Div(cols/chunkElems)
 	step := threads / (cols / chunkElems) // rows at a time
 	rows := from.of(request)
-	whole := s.Rows()%s.BlockH == 0 // every row of every block exists
-	var below gen.Pointer
+	one := func(row gen.Value) {
+		global := firstRow.Add(row)
+		var there gen.Value
+		if s.Rows()%s.BlockH != 0 {
+			there, global = global.Lt(s.Rows()), global.Min(s.Rows()-1)
+		}
+		tile.Chunk(row, inRow.Add(firstCol/chunkElems)).CopyAsync(rows.row(global).At(inRow.Mul(4)), there)
+	}
+	if s.warpgroups() > 1 {
+		k.For("rows", first, s.BlockH, step, one)
+		return
+	}
 	for at := 0; at < s.BlockH; at += step {
 		row := first.Add(at)
-		c := queryChunk{to: tile.Chunk(row, inRow.Add(firstCol/chunkElems))}
-		if at+step > s.BlockH {
-			c.some = row.Lt(s.BlockH)
+		if at+step <= s.BlockH {
+			one(row)
+			continue
 		}
-		global := firstRow.Add(row)
-		switch {
-		case !whole:
-			c.there = global.Lt(s.Rows())
-			c.from = rows.row(global.Min(s.Rows() - 1)).At(inRow.Mul(4))
-		case at > 0 && s.SQ == 1:
-			c.from = below.Bytes(rows.head.Mul(step))
-		default:
-			c.from = rows.row(global).At(inRow.Mul(4))
-		}
-		below = c.from
-		located = append(located, c)
+		k.If(row.Lt(s.BlockH), func() { one(row) })
 	}
-	return located
 }

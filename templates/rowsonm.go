@@ -12,11 +12,11 @@ import (
 // have to pass a proxy fence.
 type rowsOnM struct {
 	k           *gen.Kernel
-	which       int // 0 left, 1 right: the warpgroup, and the half of the output that it owns
+	side        gen.Value // 0 left, 1 right: the warpgroup, and the half of the output that it owns
 	scores, out gen.Accumulator
 	softmax     *rowSoftmax
 	shared      rowsOnMShared
-	others      gen.Waiter // for the other warpgroup's weights
+	ready       [2]gen.Waiter // for the weights of tile 0, 1 where the other warpgroup gives them
 }
 
 // rowsOnMShared is what the two warpgroups have in common.
@@ -39,10 +39,12 @@ func shareRowsOnM(k *gen.Kernel, s Spec) rowsOnMShared {
 	return sh
 }
 
-func newRowsOnM(k *gen.Kernel, s Spec, scale gen.Scalar, which int, sh rowsOnMShared) *rowsOnM {
-	r := &rowsOnM{k: k, which: which, scores: k.Accumulator(s.BlockN), out: k.Accumulator(s.Latent / 2), shared: sh}
+func newRowsOnM(k *gen.Kernel, s Spec, scale gen.Scalar, side gen.Value, sh rowsOnMShared) *rowsOnM {
+	r := &rowsOnM{k: k, side: side, scores: k.Accumulator(s.BlockN), out: k.Accumulator(s.Latent / 2), shared: sh}
 	r.softmax = newRowSoftmax(k, s, scale)
-	r.others = sh.ready[1-which].Waiter()
+	for i, ready := range sh.ready {
+		r.ready[i] = ready.Waiter()
+	}
 	return r
 }
 
@@ -72,7 +74,7 @@ func (r *rowsOnM) lead(i int, scores []gen.Value) (weights []gen.Value, change r
 // warpgroup leaves, and takes them. A thread holds what it took in registers and
 // gives in the same place only after that.
 func (r *rowsOnM) follow(i int) (weights []gen.Value, change rescale) {
-	r.others.Wait(r.warp())
+	r.ready[i].Wait(r.warp())
 	weights = r.shared.weights.take(r.k)
 	return weights, r.softmax.follow(r.shared.reference[i])
 }
@@ -89,7 +91,7 @@ func (r *rowsOnM) output() []gen.Accumulator { return []gen.Accumulator{r.out} }
 
 // finish puts both warpgroups' sums together; both meet in it.
 func (r *rowsOnM) finish(both gen.NamedBarrier) softmaxState {
-	return r.softmax.finish(r.shared.sums, r.k.Int(r.which), both)
+	return r.softmax.finish(r.shared.sums, r.side, both)
 }
 
 func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
@@ -97,7 +99,7 @@ func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
 func (r *rowsOnM) batch() int { return r.softmax.s.quadsAtOnce() }
 
 func (r *rowsOnM) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
-	tile.StoreRows(packed, r.which*r.out.N+8*quad)
+	tile.StoreRows(packed, r.side.Mul(r.out.N).Add(8*quad))
 }
 
 // exchange is where a thread of one warpgroup leaves the fragment of weights

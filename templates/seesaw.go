@@ -38,32 +38,38 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
 
-	// side is one warpgroup's work; which says whether it is the left (0) or
-	// the right (1).
-	side := func(which int, attend func(pair pair)) func() {
-		return func() {
-			team := k.NamedBarrier(gen.WarpgroupThreads)
-			tiles := ring.Consumer()
-			p := pair{k: k, s: s, which: which, rows: newRowsOnM(k, s, scale, which, shared), team: team, both: both, tiles: tiles}
-			c.todo.each(c.part, func(it item) {
-				p.length = c.kvLen.At(it.request).Load(0)
-				p.firstRow = c.firstRow
-				p.rows.softmax.reset()
-				queries := c.queries.locate(it.request, c.firstRow, shared.queries, s.teamThreads())
-				k.WaitForPreviousGrid()
-				c.queries.load(queries)
-				p.rows.out.Zero()
-				k.FenceAsync()
-				both.Sync()
-				k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-					p.tile, p.second = t, t.Add(1).Lt(it.end)
-					attend(p)
-				})
-				state := p.rows.finish(both)
-				c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, shared.queries.Reuse(s.outputTile()))
-				both.Sync() // the staged output has been read before the next queries overwrite it
-			})
+	// Both sides run the same instructions but for an item's tiles: what is executed
+	// once waits for its instructions, which then come once and not twice.
+	attend := func() {
+		side := k.Warp().Broadcast(0).Div(gen.Warpgroups(1))
+		p := pair{k: k, s: s, rows: newRowsOnM(k, s, scale, side, shared), both: both, tiles: ring.Consumer()}
+		left, right := p, p
+		right.which = 1
+		for _, one := range []*pair{&left, &right} {
+			one.team = k.NamedBarrier(gen.WarpgroupThreads)
 		}
+		c.todo.each(c.part, func(it item) {
+			length := c.kvLen.At(it.request).Load(0)
+			p.rows.softmax.reset()
+			k.WaitForPreviousGrid()
+			c.queries.load(it.request, c.firstRow, shared.queries, s.teamThreads())
+			p.rows.out.Zero()
+			k.FenceAsync()
+			both.Sync()
+			run := func(p pair, attend func(pair)) func() {
+				p.length, p.firstRow = length, c.firstRow
+				return func() {
+					k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
+						p.tile, p.second = t, t.Add(1).Lt(it.end)
+						attend(p)
+					})
+				}
+			}
+			k.IfElse(side.Eq(0), run(left, pair.left), run(right, pair.right))
+			state := p.rows.finish(both)
+			c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, shared.queries.Reuse(s.outputTile()))
+			both.Sync() // the staged output has been read before the next queries overwrite it
+		})
 	}
 
 	load := func() {
@@ -74,8 +80,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		attending, loading = 232, 40 // copies to both CTAs take more
 	}
 	k.Roles(
-		gen.Role{Name: "left", Warps: gen.Warpgroups(1), Registers: attending, Body: side(0, pair.left)},
-		gen.Role{Name: "right", Warps: gen.Warpgroups(1), Registers: attending, Body: side(1, pair.right)},
+		gen.Role{Name: "attend", Warps: gen.Warpgroups(2), Registers: attending, Body: attend},
 		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: loading, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before

@@ -35,9 +35,8 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 			c.todo.each(c.part, func(it item) {
 				length := c.kvLen.At(it.request).Load(0)
 				rows.begin()
-				queries := c.queries.locate(it.request, c.firstRow, rows.queries, s.teamThreads())
 				k.WaitForPreviousGrid()
-				c.queries.load(queries)
+				c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
 				k.FenceAsync()
 				both.Sync()
 				walk.each(it, func(tile gen.Slot, t gen.Value) {
