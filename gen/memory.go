@@ -63,6 +63,16 @@ func (p Pointer) addr(index int) ptx.Addr {
 	return ptx.Addr{Base: p.Read().base.op, Offset: int64(index * p.elem.Bytes())}
 }
 
+// Settle has the address computed where it stands. ptxas would move that to where
+// the address is used, behind a wait that it could pass in the time of. never is a
+// condition that does not hold, which ptxas cannot know: an instruction under it
+// uses the address.
+func (p Pointer) Settle(never Value) Pointer {
+	p = p.Read()
+	p.k.emitIf(guard(never, false), "prefetch.global.L2", p.addr(0))
+	return p
+}
+
 // Load reads one element, Offset elements on.
 func (p Pointer) Load(offset int) Value {
 	return p.k.apply(registerType(p.elem), "ld.global."+loadType(p.elem), p.addr(offset))

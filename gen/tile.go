@@ -159,6 +159,14 @@ func (s SharedTile) Chunk(row, chunk Value) Region {
 	return s.region(off, isa.B32)
 }
 
+// Below returns the chunk so many rows, a multiple of 8, below another of the tile.
+func (s SharedTile) Below(chunk Region, rows int) Region {
+	if rows%8 != 0 {
+		s.k.errorf("a chunk %d rows below another: want a multiple of 8, after which swizzling repeats", rows)
+	}
+	return chunk.At(rows * s.Swizzle.Bytes() / chunk.elem.Bytes())
+}
+
 // swizzleRow returns what a row's chunk indices are xored with.
 func (s SharedTile) swizzleRow(row Value) Value {
 	switch s.Swizzle.Bytes() {

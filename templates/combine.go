@@ -75,6 +75,8 @@ func (c combiner) merge(requests gen.Value, warps, inFlight int) {
 	units := requests.Mul(s.mergeUnits() * c.split)
 	k.For("unit", k.Block().Mul(groups).Add(group), units, k.Blocks().Mul(groups), func(i gen.Value) {
 		u := c.unit(i)
+		never := u.count.Lt(0)
+		u.vectors, u.states = u.vectors.Settle(never), u.states.Settle(never)
 		k.WaitForPreviousGrid()
 		st := c.accumulate(u, warp, warps, inFlight)
 		c.gather(st, group, warp, warps)

@@ -84,8 +84,9 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
 			rows.begin()
+			queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
 			k.WaitForPreviousGrid()
-			c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
+			queries.load()
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {

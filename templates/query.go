@@ -61,41 +61,122 @@ func queryReader(k *gen.Kernel, s Spec) queries {
 	return queries{k, s, place(k, s, "q_latent"), place(k, s, "q_rope")}
 }
 
-// load copies a row block into the tile, zeros past the last row. Run by so
-// many threads, all copies under way at once; the copy engine is not used, since
-// packed rows of strided tensors are no box. FenceAsync and a barrier follow.
-func (q queries) load(request, firstRow gen.Value, tile gen.SharedTile, threads int) {
-	q.copy(q.latent, request, firstRow, tile, 0, q.s.Latent, threads)
-	q.copy(q.rope, request, firstRow, tile, q.s.Latent, q.s.Rope, threads)
-	q.k.WaitCopies()
+// queryChunk is 16 bytes of queries that a thread copies.
+type queryChunk struct {
+	from  gen.Pointer
+	to    gen.Region
+	some  gen.Value // whether the thread has one; zero Value: every thread does
+	there gen.Value // whether the row exists; zero Value: every row does
 }
 
-// copy copies some columns of a row block, threads side by side in rows. Where
-// one warpgroup does, no loop stands between copies: with two, the instructions
-// of so many would be waited for longer than a loop takes.
-func (q queries) copy(from rowPlace, request, firstRow gen.Value, tile gen.SharedTile, firstCol, cols, threads int) {
-	k, s := q.k, q.s
-	inRow, first := k.Thread().Rem(cols/chunkElems), k.Thread().Div(cols/chunkElems)
-	step := threads / (cols / chunkElems) // rows at a time
-	rows := from.of(request)
-	one := func(row gen.Value) {
-		global := firstRow.Add(row)
-		var there gen.Value
-		if s.Rows()%s.BlockH != 0 {
-			there, global = global.Lt(s.Rows()), global.Min(s.Rows()-1)
-		}
-		tile.Chunk(row, inRow.Add(firstCol/chunkElems)).CopyAsync(rows.row(global).At(inRow.Mul(4)), there)
-	}
-	if s.warpgroups() > 1 {
-		k.For("rows", first, s.BlockH, step, one)
-		return
-	}
-	for at := 0; at < s.BlockH; at += step {
-		row := first.Add(at)
-		if at+step <= s.BlockH {
-			one(row)
+// located is a thread's part of a row block of queries, or how to find it.
+type located struct {
+	q      queries
+	chunks []queryChunk
+	look   func()
+}
+
+// locate finds what a thread of so many copies of a row block into the tile, zeros
+// past the last row. It reads no queries, so that it may be done before they are
+// there. With two warpgroups it is left to load: the instructions for so many
+// addresses would be waited for longer than a loop takes.
+func (q queries) locate(it item, firstRow gen.Value, tile gen.SharedTile, threads int) located {
+	l := located{q: q}
+	for _, part := range []struct {
+		from        rowPlace
+		first, cols int
+	}{{q.latent, 0, q.s.Latent}, {q.rope, q.s.Latent, q.s.Rope}} {
+		f := queryFinder{q.k, q.s, part.from.of(it.request), firstRow, tile, part.first / chunkElems, part.cols / chunkElems, threads}
+		if q.s.warpgroups() == 1 {
+			l.chunks = append(l.chunks, f.all(it.begin.Lt(0))...)
 			continue
 		}
-		k.If(row.Lt(s.BlockH), func() { one(row) })
+		before := l.look
+		l.look = func() {
+			if before != nil {
+				before()
+			}
+			f.each(queryChunk.copy)
+		}
 	}
+	return l
+}
+
+// load copies what was located, all copies under way at once; the copy engine is
+// not used, since packed rows of strided tensors are no box. FenceAsync and a
+// barrier follow.
+func (l located) load() {
+	k := l.q.k
+	for _, c := range l.chunks {
+		if c.some.Type() == isa.Pred {
+			k.If(c.some, c.copy)
+			continue
+		}
+		c.copy()
+	}
+	if l.look != nil {
+		l.look()
+	}
+	k.WaitCopies()
+}
+
+func (c queryChunk) copy() { c.to.CopyAsync(c.from, c.there) }
+
+// queryFinder finds the chunks of some columns of a row block, threads side by
+// side in rows.
+type queryFinder struct {
+	k                         *gen.Kernel
+	s                         Spec
+	rows                      rowsOf
+	firstRow                  gen.Value
+	tile                      gen.SharedTile
+	firstChunk, chunks, width int // of a row; threads
+}
+
+// rowsAtOnce returns how many rows the threads copy at a time.
+func (f queryFinder) rowsAtOnce() int { return f.width / f.chunks }
+
+// place returns the thread's row among those, and its chunk of a row.
+func (f queryFinder) place() (row, chunk gen.Value) {
+	return f.k.Thread().Div(f.chunks), f.k.Thread().Rem(f.chunks)
+}
+
+// source returns the chunk's place in a row of the row block, and whether the row
+// exists.
+func (f queryFinder) source(row, chunk gen.Value) (from gen.Pointer, there gen.Value) {
+	global := f.firstRow.Add(row)
+	if f.s.Rows()%f.s.BlockH != 0 {
+		there, global = global.Lt(f.s.Rows()), global.Min(f.s.Rows()-1)
+	}
+	return f.rows.row(global).At(chunk.Mul(4)), there
+}
+
+// each runs body for the thread's chunks in a loop.
+func (f queryFinder) each(body func(queryChunk)) {
+	first, chunk := f.place()
+	f.k.For("rows", first, f.s.BlockH, f.rowsAtOnce(), func(row gen.Value) {
+		c := queryChunk{to: f.tile.Chunk(row, chunk.Add(f.firstChunk))}
+		c.from, c.there = f.source(row, chunk)
+		body(c)
+	})
+}
+
+// all returns the thread's chunks, whose addresses are settled where it stands.
+func (f queryFinder) all(never gen.Value) (all []queryChunk) {
+	first, chunk := f.place()
+	to := map[int]gen.Region{} // by the row in the swizzling's pattern
+	for at := 0; at < f.s.BlockH; at += f.rowsAtOnce() {
+		row, above := first.Add(at), at%8
+		if _, ok := to[above]; !ok {
+			to[above] = f.tile.Chunk(first.Add(above), chunk.Add(f.firstChunk))
+		}
+		c := queryChunk{to: f.tile.Below(to[above], at-above)}
+		c.from, c.there = f.source(row, chunk)
+		c.from = c.from.Settle(never)
+		if at+f.rowsAtOnce() > f.s.BlockH {
+			c.some = row.Lt(f.s.BlockH)
+		}
+		all = append(all, c)
+	}
+	return all
 }

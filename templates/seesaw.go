@@ -51,8 +51,9 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)
 			p.rows.softmax.reset()
+			queries := c.queries.locate(it, c.firstRow, shared.queries, s.teamThreads())
 			k.WaitForPreviousGrid()
-			c.queries.load(it.request, c.firstRow, shared.queries, s.teamThreads())
+			queries.load()
 			p.rows.out.Zero()
 			k.FenceAsync()
 			both.Sync()

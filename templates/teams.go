@@ -35,8 +35,9 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 			c.todo.each(c.part, func(it item) {
 				length := c.kvLen.At(it.request).Load(0)
 				rows.begin()
+				queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
 				k.WaitForPreviousGrid()
-				c.queries.load(it.request, c.firstRow, rows.queries, s.teamThreads())
+				queries.load()
 				k.FenceAsync()
 				both.Sync()
 				walk.each(it, func(tile gen.Slot, t gen.Value) {
