@@ -95,15 +95,18 @@ func (c combiner) gather(st mergeState, group, warp gen.Value, warps int) {
 	if warps == 1 {
 		return
 	}
-	first := 0 // of the places of this round; the next takes others, the one after that these again
-	for left := warps / 2; left > 0; left /= 2 {
-		place := group.Mul(left).Add(warp.And(left - 1)).Add(first)
+	// A loop, for what is executed once waits for its instructions. Rounds change
+	// between the upper places and the lower.
+	left, first := k.Var(k.Int(warps/2)), k.Var(k.Int(0))
+	k.While("gather", func() gen.Value { return left.Gt(0) }, func() {
+		place := group.Mul(left).Add(warp.And(left.Sub(1))).Add(first)
 		at := c.states.At(place.Mul(32).Add(c.lane).Mul(c.savedWords()))
-		k.If(warp.Ge(left).And(warp.Lt(2*left)), func() { st.save(at) })
+		k.If(warp.Ge(left).And(warp.Lt(left.Shl(1))), func() { st.save(at) })
 		k.SyncCTA()
 		k.If(warp.Lt(left), func() { st.merge(k, at) })
-		first = combineWarps/2 - first
-	}
+		first.Set(k.Int(combineWarps / 2).Sub(first))
+		left.Set(left.Shr(1))
+	})
 	k.SyncCTA() // the states have been read
 }
 

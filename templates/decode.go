@@ -90,7 +90,7 @@ func swapDecode(s Spec) (*gen.Output, error) {
 			k.FenceAsync()
 			team.Sync()
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
-				rows.attend(tiles.Next(), t, length, c.firstRow, speaker)
+				rows.attend(it, tiles.Next(), t, length, c.firstRow, speaker)
 			})
 			state := rows.softmax.finish()
 			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))

@@ -58,9 +58,9 @@ func (r *rowsOnN) begin() {
 	}
 }
 
-// attend adds a tile, whose index is t, to the output, and gives its parts back,
+// attend adds an item's tile, whose index is t, to the output, and gives its parts back,
 // by a warp's speaker, as they have been multiplied.
-func (r *rowsOnN) attend(tile gen.Slot, t, length, firstRow, speaker gen.Value) {
+func (r *rowsOnN) attend(it item, tile gen.Slot, t, length, firstRow, speaker gen.Value) {
 	k, s := r.k, r.s
 	r.multiplyKeys(tile.SharedTile)
 	k.CommitMultiply()
@@ -70,7 +70,7 @@ func (r *rowsOnN) attend(tile gen.Slot, t, length, firstRow, speaker gen.Value) 
 	if s.teams() > 1 {
 		r.softmax.raise(scores, r.out)
 	} else {
-		r.softmax.lead(scores).apply(k, r.out)
+		r.softmax.lead(scores).where(t.Gt(it.begin)).apply(k, r.out)
 	}
 	p := r.softmax.weights(scores)
 	mask.clearUnused(k, tile.Columns(0, s.Latent))

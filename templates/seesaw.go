@@ -61,7 +61,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				p.length, p.firstRow = length, c.firstRow
 				return func() {
 					k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
-						p.tile, p.second = t, t.Add(1).Lt(it.end)
+						p.tile, p.second, p.begun = t, t.Add(1).Lt(it.end), t.Gt(it.begin)
 						attend(p)
 					})
 				}
@@ -105,6 +105,7 @@ type pair struct {
 	firstRow gen.Value
 	tile     gen.Value // index of tile 0
 	second   gen.Value // whether there is a tile 1
+	begun    gen.Value // whether the output has anything before tile 0
 }
 
 // speaker is the threads that release parts for their warp, one for each CTA of
@@ -160,8 +161,16 @@ func (p pair) score(i int, tile gen.Slot, pending int) []gen.Value {
 // scales the output to their references.
 func (p pair) follow(i int) (weights []gen.Value) {
 	weights, change := p.rows.follow(i)
-	change.apply(p.k, p.rows.output())
+	p.apply(i, change)
 	return weights
+}
+
+// apply scales the output to the references of tile i.
+func (p pair) apply(i int, change rescale) {
+	if i == 0 {
+		change = change.where(p.begun)
+	}
+	change.apply(p.k, p.rows.output())
 }
 
 // multiplyValues issues what tile i adds to the output.
@@ -182,7 +191,7 @@ func (p pair) left() {
 	first := p.tiles.Next()
 	p.multiplyKeys(first)
 	weights, change := p.rows.lead(0, p.score(0, first, 0))
-	change.apply(p.k, p.rows.output())
+	p.apply(0, change)
 	p.multiplyValues(0, weights, first)
 	p.finish(first)
 	p.k.If(p.second, func() {
@@ -203,7 +212,7 @@ func (p pair) right() {
 		p.multiplyValues(0, p.follow(0), first)
 		weights, change := p.rows.lead(1, p.score(1, second, 1))
 		p.finish(first)
-		change.apply(p.k, p.rows.output())
+		p.apply(1, change)
 		p.multiplyValues(1, weights, second)
 		p.finish(second)
 	}, func() {

@@ -113,6 +113,12 @@ func (c *softmax) move(any gen.Value, next func(j int) gen.Value) rescale {
 	return r
 }
 
+// where is the change of accumulators that hold zeros unless p holds.
+func (r rescale) where(p gen.Value) rescale {
+	r.any = r.any.And(p)
+	return r
+}
+
 // apply scales the accumulators to the new references.
 func (r rescale) apply(k *gen.Kernel, out []gen.Accumulator) {
 	k.If(r.any, func() {

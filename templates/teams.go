@@ -41,7 +41,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 				k.FenceAsync()
 				both.Sync()
 				walk.each(it, func(tile gen.Slot, t gen.Value) {
-					rows.attend(tile, t, length, c.firstRow, walk.speaker)
+					rows.attend(it, tile, t, length, c.firstRow, walk.speaker)
 				})
 				state := rows.unite(references, both)
 				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
