@@ -8,34 +8,40 @@ import (
 // NamedBarrier lets a fixed set of warps of the CTA meet (bar.sync).
 type NamedBarrier struct {
 	k       *Kernel
-	id      int
+	id      ptx.Operand
 	threads int
 }
 
 // NamedBarrier reserves one of the CTA's fifteen named barriers for the given
 // number of threads, a multiple of 32.
 func (k *Kernel) NamedBarrier(threads int) NamedBarrier {
-	if k.barID > 15 {
+	return k.NamedBarriers(1, threads, k.Int(0))
+}
+
+// NamedBarriers reserves n of them and returns the one of an index, which is the
+// same in all of its threads.
+func (k *Kernel) NamedBarriers(n, threads int, index Value) NamedBarrier {
+	first := k.barID
+	k.barID += n
+	if k.barID > 16 {
 		k.errorf("more than 15 named barriers")
 	}
-	b := NamedBarrier{k, k.barID, threads}
-	k.barID++
-	return b
+	return NamedBarrier{k, index.Add(first).op, threads}
 }
 
 // Sync waits until all threads of the barrier have come.
 func (b NamedBarrier) Sync() {
-	b.k.emit("bar.sync", ptx.Imm(b.id), ptx.Imm(b.threads))
+	b.k.emit("bar.sync", b.id, ptx.Imm(b.threads))
 }
 
 // Any waits like Sync and reports whether v held in any of the threads.
 func (b NamedBarrier) Any(v Value) Value {
-	return b.k.apply(isa.Pred, "bar.red.or.pred", ptx.Imm(b.id), ptx.Imm(b.threads), v.op)
+	return b.k.apply(isa.Pred, "bar.red.or.pred", b.id, ptx.Imm(b.threads), v.op)
 }
 
 // Arrive counts the warp as come and goes on.
 func (b NamedBarrier) Arrive() {
-	b.k.emit("bar.arrive", ptx.Imm(b.id), ptx.Imm(b.threads))
+	b.k.emit("bar.arrive", b.id, ptx.Imm(b.threads))
 }
 
 // SyncCTA waits for every thread of the CTA.

@@ -196,16 +196,18 @@ func (k *Kernel) WaitMultiply(pending int) { k.emit("wgmma.wait_group.sync.align
 // StoreTransposed writes packed 16-bit pairs of a 64×N fragment into the tile
 // as its transpose: fragment row r, column c becomes element (c, r) of the tile.
 // packed holds one register per element pair, in the fragment's order; firstRow
-// is the tile column that fragment row 0 goes to.
-func (t SharedTile) StoreTransposed(packed []Value, firstRow int) {
+// is the tile column that fragment row 0 goes to, a multiple of 8, an int or a
+// Value.
+func (t SharedTile) StoreTransposed(packed []Value, firstRow any) {
 	k := t.k
+	first := k.value(firstRow, isa.S32)
 	lane := k.Lane()
 	warp := k.Thread().And(127).Shr(5)
 	// Each 8-column group of the fragment is two 8×8 matrices, rows 0–7 and
 	// 8–15 of the warp's slice; lanes 0–15 give the addresses of their
 	// transposed rows.
 	row := lane.And(7)
-	chunk := warp.Mul(2).Add(lane.Shr(3).And(1)).Add(firstRow / 8)
+	chunk := warp.Mul(2).Add(lane.Shr(3).And(1)).Add(first.Shr(3))
 	for g := 0; g < len(packed)/2; {
 		n := 1
 		if g+1 < len(packed)/2 {

@@ -61,6 +61,14 @@ func (k *Kernel) SharedTile(name string, t Tile) SharedTile {
 	return s
 }
 
+// SharedTiles reserves n tiles, one after another, and returns the one of an index.
+func (k *Kernel) SharedTiles(name string, n int, t Tile, index Value) SharedTile {
+	k.checkTile(name, t)
+	s := SharedTile{Tile: t, k: k, offset: k.alloc(n*t.Bytes(), t.Swizzle.AtomBytes()), base: index.Mul(t.Bytes())}
+	k.Comment("shared: %d of %s at %d, %dx%d %s each, swizzle %d bytes", n, name, s.offset, t.Rows, t.Cols, t.DType.Name, t.Swizzle.Bytes())
+	return s
+}
+
 func (k *Kernel) checkTile(name string, t Tile) {
 	if err := t.layout().Validate(); err != nil {
 		k.errorf("tile %s: %v", name, err)

@@ -139,7 +139,7 @@ func (c *columnSoftmax) finish() softmaxState {
 // unite puts the states of two teams that had different keys together, and says
 // what this one's output must be multiplied by to be relative to the reference of
 // both. Both meet in it.
-func (c *columnSoftmax) unite(which int, references gen.Region, both gen.NamedBarrier) (factor []*gen.Var, st softmaxState) {
+func (c *columnSoftmax) unite(side gen.Value, references gen.Region, both gen.NamedBarrier) (factor []*gen.Var, st softmaxState) {
 	k := c.k
 	var sums, tops []gen.Value
 	for j := range c.max {
@@ -150,7 +150,7 @@ func (c *columnSoftmax) unite(which int, references gen.Region, both gen.NamedBa
 		c.put(c.scratch.At(k.Thread().Shr(5).Mul(c.s.BlockH)), sums)
 	})
 	k.If(k.Thread().And(gen.WarpgroupThreads-1).Lt(4), func() {
-		c.put(references.At(which*c.s.BlockH), tops)
+		c.put(references.At(side.Mul(c.s.BlockH)), tops)
 	})
 	both.Sync()
 	var sum, top [mostTeams][]gen.Value
@@ -171,13 +171,10 @@ func (c *columnSoftmax) unite(which int, references gen.Region, both gen.NamedBa
 		var own, total gen.Value
 		for team := range mostTeams {
 			f := top[team][j].Sub(finite(k, reference)).Exp2() // 0 where the team saw no key
-			if team == which {
-				own = f
-			}
 			if team == 0 {
-				total = sum[team][j].Mul(f)
+				own, total = f, sum[team][j].Mul(f)
 			} else {
-				total = total.Add(sum[team][j].Mul(f))
+				own, total = k.Select(side.Eq(0), own, f), total.Add(sum[team][j].Mul(f))
 			}
 		}
 		factor = append(factor, k.Var(own))

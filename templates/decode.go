@@ -72,14 +72,14 @@ func swapDecode(s Spec) (*gen.Output, error) {
 
 	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
-	shared := shareRowsOnN(k, s)
+	shared := shareRowsOnN(k, s, k.Int(0))
 	k.PinShared() // fewer instructions than finding it in a cluster again and again
 	c.begin()
 
 	attend := func() {
 		team := k.NamedBarrier(s.teamThreads())
 		tiles := ring.Consumer()
-		rows := newRowsOnN(k, s, scale, 0, team, shared)
+		rows := newRowsOnN(k, s, scale, k.Int(0), team, shared)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
 		c.todo.each(c.part, func(it item) {
 			length := c.kvLen.At(it.request).Load(0)

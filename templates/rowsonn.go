@@ -15,7 +15,7 @@ import (
 type rowsOnN struct {
 	k       *gen.Kernel
 	s       Spec
-	which   int // of the teams
+	side    gen.Value // of the teams
 	team    gen.NamedBarrier
 	scores  gen.Accumulator
 	out     []gen.Accumulator // 64 latent columns each
@@ -28,21 +28,24 @@ type rowsOnN struct {
 // rowsOnNShared is what lies in shared memory.
 type rowsOnNShared struct {
 	queries gen.SharedTile
-	weights []gen.SharedTile // of each team
-	scratch gen.Region       // the softmaxes'
+	weights gen.SharedTile // of this team
+	scratch gen.Region     // the softmaxes'
 }
 
-func shareRowsOnN(k *gen.Kernel, s Spec) rowsOnNShared {
+// shareRowsOnN reserves it, for the team of the thread's side.
+func shareRowsOnN(k *gen.Kernel, s Spec, side gen.Value) rowsOnNShared {
 	sh := rowsOnNShared{queries: k.SharedTile("q", s.queryTile())}
-	for range s.teams() {
-		sh.weights = append(sh.weights, k.SharedTile("p", s.weightTile()))
+	if s.teams() == 1 {
+		sh.weights = k.SharedTile("p", s.weightTile())
+	} else {
+		sh.weights = k.SharedTiles("p", s.teams(), s.weightTile(), side)
 	}
 	sh.scratch = columnScratch(k, s)
 	return sh
 }
 
-func newRowsOnN(k *gen.Kernel, s Spec, scale gen.Scalar, which int, team gen.NamedBarrier, sh rowsOnNShared) *rowsOnN {
-	r := &rowsOnN{k: k, s: s, which: which, team: team, scores: k.Accumulator(s.BlockH), queries: sh.queries, weights: sh.weights[which], shared: sh}
+func newRowsOnN(k *gen.Kernel, s Spec, scale gen.Scalar, side gen.Value, team gen.NamedBarrier, sh rowsOnNShared) *rowsOnN {
+	r := &rowsOnN{k: k, s: s, side: side, team: team, scores: k.Accumulator(s.BlockH), queries: sh.queries, weights: sh.weights, shared: sh}
 	for range s.Latent / gen.AccumulatorRows {
 		r.out = append(r.out, k.Accumulator(s.BlockH))
 	}
@@ -110,13 +113,7 @@ func (r *rowsOnN) multiplyValues(tile gen.SharedTile, run latentRun) {
 
 // output returns the accumulators of the latent columns that the team has in the
 // end: all, or of two teams one half each.
-func (r *rowsOnN) output() []gen.Accumulator { return r.columnsOf(r.which) }
-
-// columnsOf returns the accumulators of the columns that a team has in the end.
-func (r *rowsOnN) columnsOf(team int) []gen.Accumulator {
-	n := len(r.out) / r.s.teams()
-	return r.out[n*team : n*(team+1)]
-}
+func (r *rowsOnN) output() []gen.Accumulator { return r.out[:len(r.out)/r.s.teams()] }
 
 func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.softmax.s) }
 
@@ -134,8 +131,8 @@ func (r *rowsOnN) batch() int {
 
 func (r *rowsOnN) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
 	per := r.quadsPerBlock()
-	first := r.which * len(r.output())
+	first := r.side.Mul(len(r.output()) * gen.AccumulatorRows) // the team's columns
 	for i := 0; i < len(packed); i += 2 * per {
-		tile.StoreTransposed(packed[i:i+2*per], (first+(quad+i/2)/per)*gen.AccumulatorRows)
+		tile.StoreTransposed(packed[i:i+2*per], first.Add((quad+i/2)/per*gen.AccumulatorRows))
 	}
 }

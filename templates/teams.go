@@ -21,33 +21,33 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	c := newDecodeCTA(k, s)
 	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
-	shared := shareRowsOnN(k, s)
+	side := k.Warp().Broadcast(0).Shr(2) // the thread's team
+	shared := shareRowsOnN(k, s, side)
 	references := k.SharedArray("references", isa.F32, mostTeams*s.BlockH)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
-	k.PinShared() // or ptxas makes team 1's descriptors anew, in vector registers, for every multiply
+	k.PinShared() // or ptxas makes descriptors anew, in vector registers, for every multiply
 
-	attend := func(which int) func() {
-		return func() {
-			team := k.NamedBarrier(gen.WarpgroupThreads)
-			walk := turns{k: k, which: which, tiles: ring.Consumer(), speaker: k.Lane().Eq(0)}
-			rows := newRowsOnN(k, s, scale, which, team, shared)
-			c.todo.each(c.part, func(it item) {
-				length := c.kvLen.At(it.request).Load(0)
-				rows.begin()
-				queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
-				k.WaitForPreviousGrid()
-				queries.load()
-				k.FenceAsync()
-				both.Sync()
-				walk.each(it, func(tile gen.Slot, t gen.Value) {
-					rows.attend(it, tile, t, length, c.firstRow, walk.speaker)
-				})
-				state := rows.unite(references, both)
-				c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
-				both.Sync() // the staged output has been read before the next queries overwrite it
+	// Both teams run the same instructions, which come once and not twice.
+	attend := func() {
+		team := k.NamedBarriers(mostTeams, gen.WarpgroupThreads, side)
+		walk := turns{k: k, side: side, tiles: ring.Consumer(), speaker: k.Lane().Eq(0)}
+		rows := newRowsOnN(k, s, scale, side, team, shared)
+		c.todo.each(c.part, func(it item) {
+			length := c.kvLen.At(it.request).Load(0)
+			rows.begin()
+			queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
+			k.WaitForPreviousGrid()
+			queries.load()
+			k.FenceAsync()
+			both.Sync()
+			walk.each(it, func(tile gen.Slot, t gen.Value) {
+				rows.attend(it, tile, t, length, c.firstRow, walk.speaker)
 			})
-		}
+			state := rows.unite(references, both)
+			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
+			both.Sync() // the staged output has been read before the next queries overwrite it
+		})
 	}
 
 	load := gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }}
@@ -59,8 +59,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 		}}
 	}
 	k.Roles(
-		gen.Role{Name: "team0", Warps: gen.Warpgroups(1), Registers: attending, Body: attend(0)},
-		gen.Role{Name: "team1", Warps: gen.Warpgroups(1), Registers: attending, Body: attend(1)},
+		gen.Role{Name: "attend", Warps: gen.Warpgroups(mostTeams), Registers: attending, Body: attend},
 		load,
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
@@ -75,7 +74,7 @@ const launchedBlockH = 24
 // turns is a team's way through the ring, of whose tiles it takes every other.
 type turns struct {
 	k       *gen.Kernel
-	which   int // the team: 0 begins with an item's first tile
+	side    gen.Value // the team: 0 begins with an item's first tile
 	tiles   *gen.Consumer
 	speaker gen.Value // releases parts for its warp
 }
@@ -91,10 +90,8 @@ func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
 		k.SyncWarp() // all lanes have seen it before one speaks for them
 		tile.ReleaseAll(w.speaker)
 	}
-	if w.which == 1 {
-		k.If(it.begin.Lt(it.end), other)
-	}
-	k.For("tile", it.begin.Add(w.which), it.end, 2, func(t gen.Value) {
+	k.If(w.side.Ne(0).And(it.begin.Lt(it.end)), other)
+	k.For("tile", it.begin.Add(w.side), it.end, 2, func(t gen.Value) {
 		body(w.tiles.Next(), t)
 		k.If(t.Add(1).Lt(it.end), other)
 	})
@@ -103,20 +100,33 @@ func (w turns) each(it item, body func(tile gen.Slot, t gen.Value)) {
 // unite puts the results of two teams that had different tiles together, and
 // leaves each half of the sum's latent columns. Both meet in it.
 func (r *rowsOnN) unite(references gen.Region, both gen.NamedBarrier) softmaxState {
-	factor, state := r.softmax.unite(r.which, references, both)
+	factor, state := r.softmax.unite(r.side, references, both)
 	for _, o := range r.out {
 		for i, e := range o.R {
 			e.Scale(factor[columnOf(i)].Value)
 		}
 	}
-	give, keep := quads(r.columnsOf(1-r.which)), quads(r.columnsOf(r.which))
-	x := newTeamExchange(r.queries)
-	for n := 0; n < len(give); n += x.quads {
-		end := min(n+x.quads, len(give))
-		x.give(r.k, (r.which+n/x.quads)%2, give[n:end])
-		both.Sync()
-		x.add(r.k, (r.which+n/x.quads+1)%2, keep[n:end])
+	half := len(r.out) / mostTeams
+	exchange := func(team int) func() {
+		return func() {
+			give, keep := quads(r.out[half*(1-team):half*(2-team)]), quads(r.out[half*team:half*(1+team)])
+			x := newTeamExchange(r.queries)
+			for n := 0; n < len(give); n += x.quads {
+				end := min(n+x.quads, len(give))
+				x.give(r.k, (team+n/x.quads)%2, give[n:end])
+				both.Sync()
+				x.add(r.k, (team+n/x.quads+1)%2, keep[n:end])
+			}
+			if team == 1 { // each team's half is in the same registers
+				for i, o := range r.output() {
+					for e, v := range o.R {
+						v.Set(r.out[half+i].R[e])
+					}
+				}
+			}
+		}
 	}
+	r.k.IfElse(r.side.Eq(0), exchange(0), exchange(1))
 	both.Sync() // the output is staged in the same place
 	return state
 }
