@@ -33,12 +33,25 @@ func (k *Kernel) IfElse(p Value, then, otherwise func()) {
 // For runs body for i = begin, begin+step, … while i < end. All bounds are
 // s32 values or ints; step is positive.
 func (k *Kernel) For(name string, begin, end any, step any, body func(i Value)) {
+	k.loop(name, begin, end, step, false, body)
+}
+
+// ForRolled is For, and ptxas leaves it a loop: what hardly runs twice waits for
+// its instructions, of which fewer come sooner.
+func (k *Kernel) ForRolled(name string, begin, end any, step any, body func(i Value)) {
+	k.loop(name, begin, end, step, true, body)
+}
+
+func (k *Kernel) loop(name string, begin, end any, step any, rolled bool, body func(i Value)) {
 	i := k.Var(k.value(begin, isa.S32))
 	i.naturalIf(k.value(begin, isa.S32), step)
 	last := k.value(end, isa.S32)
 	head, done := k.label(name), k.label(name+"_end")
 	k.emitIf(guard(i.Ge(last), false), "bra", done)
 	k.place(head)
+	if rolled {
+		k.entry.Body = append(k.entry.Body, &ptx.Pragma{Text: "nounroll"})
+	}
 	body(i.Value)
 	i.Increase(step)
 	k.emitIf(guard(i.Lt(last), false), "bra", head)

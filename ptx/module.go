@@ -91,7 +91,8 @@ type Kernel struct {
 	Body []Stmt
 }
 
-// Stmt is a statement of a kernel body: *Instr, *LabelStmt, *Comment or *Loc.
+// Stmt is a statement of a kernel body: *Instr, *LabelStmt, *Comment, *Loc or
+// *Pragma.
 type Stmt interface{ stmt() }
 
 // LabelStmt defines a label.
@@ -106,6 +107,10 @@ type Comment struct{ Text string }
 // Loc is a .loc directive: the following instructions come from this line of
 // Module.Files[File-1].
 type Loc struct{ File, Line, Col int }
+
+// Pragma is a .pragma directive, which tells ptxas how to compile what follows:
+// "nounroll" behind a loop's label.
+type Pragma struct{ Text string }
 
 // Guard predicates an instruction: @P or @!P. The zero Guard is always true.
 type Guard struct {
@@ -157,3 +162,4 @@ func (*Instr) stmt()     {}
 func (*LabelStmt) stmt() {}
 func (*Comment) stmt()   {}
 func (*Loc) stmt()       {}
+func (*Pragma) stmt()    {}

@@ -292,6 +292,10 @@ func (p *parser) declaration() {
 		}
 		p.last = nil
 		p.k.Body = append(p.k.Body, l)
+	case "pragma":
+		p.last = nil
+		p.k.Body = append(p.k.Body, &Pragma{p.quoted()})
+		p.expect(';')
 	default:
 		if space(d) == NoSpace {
 			p.failAt(line, col, "unknown directive .%s", d)

@@ -231,6 +231,8 @@ func (p *printer) statement(s Stmt) {
 		p.s(" ")
 		p.n(int64(s.Col))
 		p.s("\n")
+	case *Pragma:
+		p.s("\t.pragma ", quote(s.Text), ";\n")
 	default:
 		p.fail(s)
 		p.s("\n")

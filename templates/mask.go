@@ -62,9 +62,9 @@ func (v visibility) clearUnused(k *gen.Kernel, latent gen.SharedTile) {
 	k.If(v.partial(), func() {
 		zero := k.Int(0)
 		warp := k.Thread().Shr(5).And(3)
-		k.For("unused", v.length.Sub(v.firstToken).Add(warp), v.s.BlockN, 4, func(row gen.Value) {
+		k.ForRolled("unused", v.length.Sub(v.firstToken).Add(warp), v.s.BlockN, 4, func(row gen.Value) {
 			for _, piece := range latent.Pieces() {
-				k.For("chunk", k.Lane(), piece.Cols/chunkElems, 32, func(chunk gen.Value) {
+				k.ForRolled("chunk", k.Lane(), piece.Cols/chunkElems, 32, func(chunk gen.Value) {
 					piece.Chunk(row, chunk).StoreVector(0, zero, zero, zero, zero)
 				})
 			}

@@ -154,11 +154,18 @@ func (f queryFinder) source(row, chunk gen.Value) (from gen.Pointer, there gen.V
 // each runs body for the thread's chunks in a loop.
 func (f queryFinder) each(body func(queryChunk)) {
 	first, chunk := f.place()
-	f.k.For("rows", first, f.s.BlockH, f.rowsAtOnce(), func(row gen.Value) {
-		c := queryChunk{to: f.tile.Chunk(row, chunk.Add(f.firstChunk))}
-		c.from, c.there = f.source(row, chunk)
-		body(c)
-	})
+	if !f.s.evenRows() {
+		f.k.For("rows", first, f.s.BlockH, f.rowsAtOnce(), func(row gen.Value) {
+			c := queryChunk{to: f.tile.Chunk(row, chunk.Add(f.firstChunk))}
+			c.from, c.there = f.source(row, chunk)
+			body(c)
+		})
+		return
+	}
+	from, _ := f.source(first, chunk)
+	w := rowWalk{f.k, f.s.BlockH, f.rowsAtOnce(), f.rows.head}
+	w.each(first, func(row int) gen.Region { return f.tile.Chunk(first.Add(row), chunk.Add(f.firstChunk)) }, from,
+		func(at gen.Pointer, in gen.Region) { body(queryChunk{from: at, to: in}) })
 }
 
 // all returns the thread's chunks, whose addresses are settled where it stands.

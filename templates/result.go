@@ -113,6 +113,12 @@ func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, tea
 	chunks := s.Latent / chunkElems
 	inRow, row := team.thread.Rem(chunks), team.thread.Div(chunks)
 	rows := r.out.of(it.request)
+	if s.evenRows() {
+		w := rowWalk{k, s.BlockH, team.threads / chunks, rows.head}
+		w.each(row, func(further int) gen.Region { return stage.Chunk(row.Add(further), inRow) }, rows.row(firstRow.Add(row)).At(inRow.Mul(4)),
+			func(at gen.Pointer, in gen.Region) { at.StoreVector(0, in.LoadVector(0, 4)...) })
+		return
+	}
 	end := k.Int(s.Rows()).Sub(firstRow).Min(s.BlockH)
 	k.For("row", row, end, team.threads/chunks, func(at gen.Value) {
 		rows.row(firstRow.Add(at)).At(inRow.Mul(4)).StoreVector(0, stage.Chunk(at, inRow).LoadVector(0, 4)...)
