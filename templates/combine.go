@@ -53,8 +53,13 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	// registers would keep a third CTA off the multiprocessor (golden/perf/decode.md).
 	k.IfElse(most.Le(warpSlots), func() { c.merge(requests, 1, 4) }, func() {
 		k.IfElse(most.Le(halfSlots), func() { c.merge(requests, combineWarps/2, 4) }, func() {
-			few := requests.Mul(s.mergeUnits()).Le(fewUnits).And(most.Gt(4 * combineWarps))
-			k.IfElse(few, func() { halves.merge(requests, combineWarps, 8) }, func() { c.merge(requests, combineWarps, 4) })
+			// Which way is told by the spec and the longest merge, which forced splits
+			// fix, and not by the batch: the ways round differently.
+			if s.mergeUnits() > fewUnits {
+				c.merge(requests, combineWarps, 4)
+				return
+			}
+			k.IfElse(most.Gt(4*combineWarps), func() { halves.merge(requests, combineWarps, 8) }, func() { c.merge(requests, combineWarps, 4) })
 		})
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
@@ -62,8 +67,8 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	return k.Build()
 }
 
-// fewUnits is the units up to which they are cut in halves: as many as half of the
-// multiprocessors of an H200.
+// fewUnits is the units of a request up to which long merges cut them in halves: as
+// many as half of the multiprocessors of an H200.
 const fewUnits = 66
 
 // merge has so many warps share each unit's slots, of which each has so many in
