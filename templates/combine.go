@@ -95,7 +95,7 @@ const gatherPlaces = combineWarps/2 + combineWarps/4
 // gather brings the states of a group of warps together in its first warp's: the
 // upper half of those that are left gives its own to the lower, until one is left.
 // The CTA meets in it.
-func (c combiner) gather(st mergeState, group, warp gen.Value, warps int) {
+func (c combiner) gather(st weightedSum, group, warp gen.Value, warps int) {
 	k := c.k
 	if warps == 1 {
 		return
@@ -190,61 +190,13 @@ func (c combiner) unit(i gen.Value) unit {
 	return u
 }
 
-// mergeState is a sum of weighted partial vectors: for the vector's two rows
-// the maximum LSE and the sum of weights relative to it, and the elements.
-type mergeState struct {
-	rowIndex   func(e int) int
-	top, total [2]*gen.Var
-	acc        []*gen.Var
-}
-
 // savedWords is a state's size in shared memory.
 func (c combiner) savedWords() int { return 4 + c.elems() }
 
-func (st mergeState) save(to gen.Region) {
-	to.StoreVector(0, st.top[0].Value, st.top[1].Value, st.total[0].Value, st.total[1].Value)
-	for e := 0; e < len(st.acc); e += 4 {
-		to.StoreVector(4+e, st.acc[e].Value, st.acc[e+1].Value, st.acc[e+2].Value, st.acc[e+3].Value)
-	}
-}
-
-// raise takes the state to a maximum of at least top.
-func (st mergeState) raise(k *gen.Kernel, row int, top gen.Value) (reference gen.Value) {
-	next := st.top[row].Max(top)
-	reference = finite(k, next)
-	factor := st.top[row].Sub(reference).Exp2()
-	st.top[row].Set(next)
-	st.total[row].Scale(factor)
-	for e, a := range st.acc {
-		if st.rowIndex(e) == row {
-			a.Scale(factor)
-		}
-	}
-	return reference
-}
-
-// merge adds a saved state.
-func (st mergeState) merge(k *gen.Kernel, from gen.Region) {
-	head := from.LoadVector(0, 4)
-	var acc []gen.Value
-	for e := 0; e < len(st.acc); e += 4 {
-		acc = append(acc, from.LoadVector(4+e, 4)...)
-	}
-	for row := range 2 {
-		weight := head[row].Sub(st.raise(k, row, head[row])).Exp2()
-		st.total[row].Set(head[2+row].MulAdd(weight, st.total[row]))
-		for e, a := range st.acc {
-			if st.rowIndex(e) == row {
-				a.Set(acc[e].MulAdd(weight, a))
-			}
-		}
-	}
-}
-
 // accumulate merges the slots first, first+step, … of a unit, so many at once.
-func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) mergeState {
+func (c combiner) accumulate(u unit, first gen.Value, step, unroll int) weightedSum {
 	k := c.k
-	st := mergeState{rowIndex: c.rowIndex}
+	st := weightedSum{rowIndex: c.rowIndex}
 	for row := range 2 {
 		st.top[row], st.total[row] = k.Var(k.NegInf()), k.Var(k.Float(0))
 	}
@@ -299,7 +251,7 @@ func (c combiner) load(states gen.Pointer, there gen.Value, offset int) (rows [2
 }
 
 // store writes a unit's output, and the LSE of rows whose first column it has.
-func (c combiner) store(u unit, st mergeState) {
+func (c combiner) store(u unit, st weightedSum) {
 	k, s := c.k, c.s
 	x := make([]gen.Value, len(st.acc))
 	var lse [2]gen.Value

@@ -69,11 +69,12 @@ type queryChunk struct {
 	there gen.Value // whether the row exists; zero Value: every row does
 }
 
-// located is a thread's part of a row block of queries, or how to find it.
+// located is a thread's part of a row block of queries: what has been found, and
+// what is yet to be looked for.
 type located struct {
-	q      queries
+	k      *gen.Kernel
 	chunks []queryChunk
-	look   func()
+	ahead  []queryFinder
 }
 
 // locate finds what a thread of so many copies of a row block into the tile, zeros
@@ -81,23 +82,17 @@ type located struct {
 // there. With two warpgroups it is left to load: the instructions for so many
 // addresses would be waited for longer than a loop takes.
 func (q queries) locate(it item, firstRow gen.Value, tile gen.SharedTile, threads int) located {
-	l := located{q: q}
+	l := located{k: q.k}
 	for _, part := range []struct {
 		from        rowPlace
 		first, cols int
 	}{{q.latent, 0, q.s.Latent}, {q.rope, q.s.Latent, q.s.Rope}} {
 		f := queryFinder{q.k, q.s, part.from.of(it.request), firstRow, tile, part.first / chunkElems, part.cols / chunkElems, threads}
-		if q.s.warpgroups() == 1 {
-			l.chunks = append(l.chunks, f.all(it.begin.Lt(0))...)
+		if q.s.warpgroups() > 1 {
+			l.ahead = append(l.ahead, f)
 			continue
 		}
-		before := l.look
-		l.look = func() {
-			if before != nil {
-				before()
-			}
-			f.each(queryChunk.copy)
-		}
+		l.chunks = append(l.chunks, f.all(it.begin.Lt(0))...)
 	}
 	return l
 }
@@ -106,18 +101,17 @@ func (q queries) locate(it item, firstRow gen.Value, tile gen.SharedTile, thread
 // not used, since packed rows of strided tensors are no box. FenceAsync and a
 // barrier follow.
 func (l located) load() {
-	k := l.q.k
 	for _, c := range l.chunks {
 		if c.some.Type() == isa.Pred {
-			k.If(c.some, c.copy)
+			l.k.If(c.some, c.copy)
 			continue
 		}
 		c.copy()
 	}
-	if l.look != nil {
-		l.look()
+	for _, f := range l.ahead {
+		f.each(queryChunk.copy)
 	}
-	k.WaitCopies()
+	l.k.WaitCopies()
 }
 
 func (c queryChunk) copy() { c.to.CopyAsync(c.from, c.there) }
