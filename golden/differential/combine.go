@@ -12,9 +12,10 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
-// CombineCase is decode_combine by itself, on partial results made up for it.
-// The second row of every request has no key in any piece, and one row in
-// eight none in the first piece.
+// CombineCase is decode_combine by itself, on partial results made up for it as
+// decode leaves them, but that units do not follow from elements. The second row
+// of every request has no key in any piece, and one row in eight none in the first
+// piece.
 type CombineCase struct {
 	Name   string
 	Spec   templates.Spec
@@ -26,15 +27,16 @@ type CombineCase struct {
 // combineInputs are the kernel's inputs.
 type combineInputs struct {
 	merges  []int32
-	out     []float32 // [slots, padded rows × latent]
-	lse     []float32 // [slots, padded rows], base 2
+	form    form
+	out     []float32 // [slots] of form.elements
+	states  []float32 // [slots] of form.states; LSEs in base 2
 	batch   int
 	longest int
 }
 
 func (c *CombineCase) inputs(spec templates.Spec) combineInputs {
 	r := rand.New(rand.NewPCG(c.Seed, 2))
-	in := combineInputs{batch: len(c.Counts), merges: make([]int32, 4)}
+	in := combineInputs{form: formOf(spec), batch: len(c.Counts), merges: make([]int32, 4)}
 	slots := 0
 	for request, n := range c.Counts {
 		if n == 0 {
@@ -44,22 +46,48 @@ func (c *CombineCase) inputs(spec templates.Spec) combineInputs {
 		in.merges = append(in.merges, int32(request), int32(slots), int32(n), 0)
 		in.longest = max(in.longest, n)
 		for piece := range n {
-			for row := range spec.PaddedRows() {
-				lse := float32(r.NormFloat64() * 3)
-				if row == 1 || piece == 0 && row%8 == 5 {
-					lse = float32(math.Inf(-1))
-				}
-				in.lse = append(in.lse, lse)
-			}
+			in.slot(r, func(row int) bool { return row != 1 && !(piece == 0 && row%8 == 5) })
 		}
 		slots += n
 	}
 	in.merges[1] = int32(in.longest)
-	in.out = make([]float32, slots*spec.PaddedRows()*spec.Latent)
-	for i := range in.out {
-		in.out[i] = float32(r.NormFloat64() / 8)
-	}
 	return in
+}
+
+// slot adds a partial result, in which only rows that seen names have keys.
+func (in *combineInputs) slot(r *rand.Rand, seen func(row int) bool) {
+	f := in.form
+	states, elements := make([]float32, f.states()), make([]float32, f.elements())
+	for row := range f.paddedRows() {
+		lse := float32(r.NormFloat64() * 3)
+		if !seen(row) {
+			lse = float32(math.Inf(-1))
+		}
+		for share := range f.shares() {
+			states[f.state(share, row)], states[f.state(share, row)+1] = lse, f.randomUnit(r, seen(row))
+		}
+	}
+	f.each(func(at, row, _, _ int) {
+		switch {
+		case !seen(row):
+		case f.elem == dtype.F32:
+			elements[at] = float32(r.NormFloat64() / 8)
+		default:
+			elements[at] = f.elem.Round(float32(max(-mostUnits, min(mostUnits, r.NormFloat64()*mostUnits/4))))
+		}
+	})
+	in.states, in.out = append(in.states, states...), append(in.out, elements...)
+}
+
+// randomUnit makes elements of about 1/8, or of nothing.
+func (f form) randomUnit(r *rand.Rand, something bool) float32 {
+	switch {
+	case f.elem == dtype.F32:
+		return 1
+	case !something:
+		return leastUnit
+	}
+	return float32(math.Ldexp(1, -18+r.IntN(5)))
 }
 
 // merging is what decode_combine leaves.
@@ -110,8 +138,8 @@ func combine(dev *device, v runtime.Variant, spec templates.Spec, in combineInpu
 		data []byte
 	}{
 		{"merges", encodeInts(in.merges)},
-		{"partial_out", dtype.F32.Encode(nil, in.out)},
-		{"partial_state", dtype.F32.Encode(nil, in.lse)},
+		{"partial_out", in.form.elem.Encode(nil, in.out)},
+		{"partial_state", dtype.F32.Encode(nil, in.states)},
 	} {
 		if pointers[x.name], err = dev.upload(x.name, x.data); err != nil {
 			return res, err

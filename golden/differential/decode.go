@@ -2,6 +2,7 @@ package differential
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mlagen/mlagen/golden/cases"
@@ -30,7 +31,7 @@ type DecodeCase struct {
 func (c *DecodeCase) Spec() templates.Spec {
 	sq, _ := c.QLen.Uniform()
 	return templates.Spec{
-		Heads: c.Model.Heads, SQ: sq, BlockH: c.BlockH, Latent: c.Model.Latent, Rope: c.Model.Rope, Page: c.PageSize, DType: string(c.DType),
+		Heads: c.Model.Heads, SQ: sq, BlockH: c.BlockH, Latent: c.Model.Latent, Rope: c.Model.Rope, Page: c.PageSize, DType: string(c.DType), Teams: c.Teams,
 	}.WithDefaults()
 }
 
@@ -57,8 +58,8 @@ type decodeResult struct {
 	out      []float32         // [batch × rows, latent]
 	lse      []float32         // [batch × rows]
 
-	partialOut   []float32 // [slots, padded rows × latent]
-	partialState []float32 // [slots, padded rows]
+	partialOut   []float32 // [slots] of form.elements
+	partialState []float32 // [slots] of form.states
 }
 
 // Decode compares a decode step. kinds tells which kinds of requests the batch
@@ -87,7 +88,9 @@ func (p *Pair) Decode(c DecodeCase) (rows []Row, kinds []string, err error) {
 		if kind == merged {
 			partial := Row{Kernel: r.Kernel, Case: c.Name, Result: "partial"}
 			for _, m := range merges {
-				partial.slots(spec, m, a, b)
+				if err := partial.slots(spec, m, a, b); err != nil {
+					return rows, nil, err
+				}
 			}
 			if partial.Elements > 0 {
 				rows = append(rows, partial)
@@ -117,17 +120,40 @@ func (r *Row) request(spec templates.Spec, request int, outA, outB, lseA, lseB [
 	r.lses(lseA[at:end], lseB[at:end])
 }
 
-// slots adds the partial results of a request.
-func (r *Row) slots(spec templates.Spec, m merge, a, b *decodeResult) {
+// slots adds the partial results of a request. Their elements may be rounded once
+// more than the output's, to f16: an ulp of the row's largest.
+func (r *Row) slots(spec templates.Spec, m merge, a, b *decodeResult) error {
+	f := formOf(spec)
 	for slot := m.slot; slot < m.slot+m.count; slot++ {
-		for block := range spec.RowBlocks() {
-			at := (slot*spec.RowBlocks() + block) * spec.BlockH * spec.Latent
-			end := at + spec.BlockH*spec.Latent
-			r.row(dtype.Type(spec.DType), a.partialOut[at:end], b.partialOut[at:end], largest)
+		x, err := a.partial(f, slot)
+		if err != nil {
+			return err
 		}
-		at := slot * spec.PaddedRows()
-		r.lses(a.partialState[at:at+spec.Rows()], b.partialState[at:at+spec.Rows()])
+		y, err := b.partial(f, slot)
+		if err != nil {
+			return err
+		}
+		for row := range x.out {
+			spare := 0.0
+			if f.elem == dtype.FP16 {
+				spare = f16ULP(math.Max(largest(x.out[row]), largest(y.out[row])))
+			}
+			r.rowBut(spare, dtype.Type(spec.DType), x.out[row], y.out[row], rms)
+		}
+		for share := range x.lse {
+			r.lses(x.lse[share][:spec.Rows()], y.lse[share][:spec.Rows()])
+		}
 	}
+	return nil
+}
+
+// partial returns what a slot holds.
+func (r *decodeResult) partial(f form, slot int) (partial, error) {
+	p, err := f.read(r.partialOut[slot*f.elements():(slot+1)*f.elements()], r.partialState[slot*f.states():(slot+1)*f.states()])
+	if err != nil {
+		err = fmt.Errorf("slot %d: %w", slot, err)
+	}
+	return p, err
 }
 
 // decode runs a step on one device.
@@ -169,28 +195,28 @@ func (p *Pair) decode(dev *device, c DecodeCase, in *cases.Decode) (_ *decodeRes
 	if r.lse, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: args.LSE.Ptr, Bytes: int64(4 * batch * c.Spec().Rows())}); err != nil {
 		return nil, err
 	}
-	return r, r.partials(dev, d, workspace)
+	return r, r.partials(dev, d, workspace, formOf(c.Spec()))
 }
 
 // partials reads the workspace, whose parts absorb_decode was told.
-func (r *decodeResult) partials(dev *device, d *runtime.Decode, workspace runtime.Buffer) error {
+func (r *decodeResult) partials(dev *device, d *runtime.Decode, workspace runtime.Buffer, f form) error {
 	m := d.Kernels()[attendKernel].Manifest
 	out, err := dev.given(1, m, "partial_out")
 	if err != nil {
 		return err
 	}
-	lse, err := dev.given(1, m, "partial_state")
+	state, err := dev.given(1, m, "partial_state")
 	if err != nil {
 		return err
 	}
 	end := workspace.Ptr + runtime.Ptr(workspace.Bytes)
-	if out < workspace.Ptr || lse <= out || lse >= end {
-		return fmt.Errorf("partial results at %#x and %#x are not in the workspace, %#x to %#x", out, lse, workspace.Ptr, end)
+	if out < workspace.Ptr || state <= out || state >= end {
+		return fmt.Errorf("partial results at %#x and %#x are not in the workspace, %#x to %#x", out, state, workspace.Ptr, end)
 	}
-	if r.partialOut, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: out, Bytes: int64(lse - out)}); err != nil {
+	if r.partialOut, err = dev.floats(f.elem, runtime.Buffer{Ptr: out, Bytes: int64(state - out)}); err != nil {
 		return err
 	}
-	r.partialState, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: lse, Bytes: int64(end - lse)})
+	r.partialState, err = dev.floats(dtype.F32, runtime.Buffer{Ptr: state, Bytes: int64(end - state)})
 	return err
 }
 

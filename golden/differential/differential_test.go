@@ -38,6 +38,7 @@ var decodeCases = []decodeCase{
 	{heads: 24, dtype: "fp16"},
 	{heads: 32},
 	{heads: 32, dtype: "fp16"},
+	{heads: 40}, // two teams
 	{heads: 64},
 	{heads: 64, dtype: "fp16"},
 	{heads: 80, blockH: 64}, // two row blocks, the second mostly padding
@@ -48,6 +49,8 @@ var decodeCases = []decodeCase{
 	{heads: 8, sq: 5, parts: 6},
 	{heads: 8, sq: 5, blockH: 16, dtype: "fp16"}, // three row blocks
 	{heads: 16, sq: 5, blockH: 64},
+	{heads: 16, more: `"teams": 2`},
+	{heads: 8, dtype: "fp16", more: `"teams": 2, "splits": 3`},
 	{heads: 16, parts: 132},
 	{heads: 64, parts: 132, more: `"kv_len": [1500, 40]`},
 	{heads: 16, parts: 4}, // several items for each part
@@ -84,10 +87,16 @@ var combineCases = []CombineCase{
 	{Spec: templates.Spec{Heads: 16, DType: "fp16"}, Counts: []int{0, 6}},
 	{Spec: templates.Spec{Heads: 20}, Counts: []int{3, 0, 10}},
 	{Spec: templates.Spec{Heads: 32}, Counts: []int{7, 0}},
+	{Spec: templates.Spec{Heads: 40}, Counts: []int{3, 12}}, // two teams
 	{Spec: templates.Spec{Heads: 64}, Counts: []int{0, 7}},
 	{Spec: templates.Spec{Heads: 64, DType: "fp16"}, Counts: []int{13, 3}},
 	{Spec: templates.Spec{Heads: 16, SQ: 5}, Counts: []int{3, 0, 4}},
 	{Spec: templates.Spec{Heads: 8, SQ: 5, BlockH: 16}, Counts: []int{3, 9}},
+	{Spec: templates.Spec{Heads: 8}, Counts: []int{40, 3}}, // so many that units are cut in halves
+	{Spec: templates.Spec{Heads: 16, Teams: 2}, Counts: []int{0, 35}},
+	{Spec: templates.Spec{Heads: 64}, Counts: []int{33}},
+	{Spec: templates.Spec{Heads: 8, DType: "fp16"}, Counts: []int{9, 34}},
+	{Spec: templates.Spec{Heads: 64, DType: "fp16"}, Counts: []int{36}},
 }
 
 var streamCases = []StreamCase{
@@ -165,7 +174,7 @@ func TestDevicesAgree(t *testing.T) {
 
 	// The cases are worth their name: every row block, with requests of every
 	// kind, and every template.
-	for _, block := range []int{8, 16, 24, 32, 64} {
+	for _, block := range []int{8, 16, 24, 32, 40, 64} {
 		for _, kind := range []string{whole, pair, merged} {
 			if !slices.Contains(kinds[block], kind) {
 				t.Errorf("no case with row blocks of %d has a request of kind %s", block, kind)

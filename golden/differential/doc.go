@@ -43,11 +43,13 @@
 // of the two rows' norms: elements smaller than the row's root mean square are
 // measured at the root mean square. The table also shows the largest distance
 // in ulp of the element itself (own), which has no bound, and how many
-// elements differ at all. Partial results are f32, but made of weights that
-// were rounded to T, and are measured in ulp_T as well; a slot's row block is
-// in the order of the threads' registers, so the whole of a row block takes
-// the place of a row, and its largest magnitude that of the root mean square.
-// NaN and infinity on either side are infinitely far.
+// elements differ at all. Partial results are compared by their worth, element
+// × unit, each at its row and latent column, and are measured in ulp_T as well,
+// for they are made of weights that were rounded to T. Where they are f16, they
+// may be one ulp of f16 at the row's largest element further apart: they are
+// rounded to it, and units differ where the last bit of that element makes it
+// another power of two. That a row has the same LSE in all its states, and as many
+// units as it should, is looked at on either side. NaN and infinity on either side are infinitely far.
 //
 // Devices may differ where PTX leaves results open: the order and precision
 // in which wgmma adds, the last bits of ex2, lg2 and rcp. An exponential that

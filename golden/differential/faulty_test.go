@@ -56,6 +56,9 @@ func TestDifferencesShow(t *testing.T) {
 		"partial_out": {"decode-combine", "given", func(p *Pair) ([]Row, error) {
 			return p.Combine(CombineCase{Spec: templates.Spec{Heads: 8}, Counts: []int{3}, Blocks: 8})
 		}},
+		"partial_state": {"decode-combine", "given", func(p *Pair) ([]Row, error) {
+			return p.Combine(CombineCase{Spec: templates.Spec{Heads: 16}, Counts: []int{3}, Blocks: 8})
+		}},
 		"kv_up": {"expand-prefill", "output", func(p *Pair) ([]Row, error) {
 			return p.Prefill((&prefillCase{heads: 1, sms: 2}).parse(t, 1))
 		}},
