@@ -134,8 +134,8 @@ func TestLayerPathsAgree(t *testing.T) {
 // goes, and a request may be cut anywhere.
 func TestLayerInSmallWorkspaces(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`"q_len": [40, 1, 1, 30], "kv_len": [90, 64, 200, 31], "paths": ["absorb", "absorb", "absorb", "absorb"], "workspace": 240000`, "4 absorbed in 5 goes"},
-		{`"q_len": [1, 1, 1, 1, 1, 1, 1], "kv_len": [90, 64, 200, 31, 1, 0, 130], "paths": ["absorb", "absorb", "absorb", "absorb", "absorb", "absorb", "absorb"], "workspace": 204800`, "7 absorbed in 3 goes"},
+		{`"q_len": [40, 1, 1, 30], "kv_len": [90, 64, 200, 31], "paths": ["absorb", "absorb", "absorb", "absorb"], "workspace": 150000`, "4 absorbed in 5 goes"},
+		{`"q_len": [1, 1, 1, 1, 1, 1, 1], "kv_len": [90, 64, 200, 31, 1, 0, 130], "paths": ["absorb", "absorb", "absorb", "absorb", "absorb", "absorb", "absorb"], "workspace": 110000`, "7 absorbed in 4 goes"},
 		{`"q_len": [3, 400, 1, 20], "kv_len": [60, 500, 200, 31], "paths": ["expand", "expand", "expand", "expand"], "workspace": 300000`, "4 expanded in 3 goes"},
 		{`"q_len": [1, 300, 300], "kv_len": [200, 300, 450], "paths": ["absorb", "expand", "expand"], "workspace": 350000`, "1 absorbed; 2 expanded in 2 goes"},
 	} {

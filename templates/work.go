@@ -39,11 +39,6 @@ func (it item) paired() gen.Value {
 	return it.destination.Ge(pairedBit)
 }
 
-// combined reports whether decodeCombine merges the item's result.
-func (it item) combined() gen.Value {
-	return it.whole().Not().And(it.paired().Not())
-}
-
 // slot returns the item's slot, where it is not whole.
 func (it item) slot() gen.Value { return it.destination.And(maxSlots - 1) }
 
