@@ -154,7 +154,7 @@ var Decode = []Fault{
 	{"no barrier before the lengths are summed", schedule, narrow, `^\tbar\.sync 0;\n`, 5, ""},
 	{"no barrier before a part looks for its request", schedule, narrow, `^\tbar\.sync 0;\n`, 10, ""},
 	{"no barrier before boundaries are compared", schedule, narrow, `^\tbar\.sync 0;\n`, 13, ""},
-	{"a barrier under divergence", schedule, narrow, `^(\t)(bar\.sync 0;)`, 0, "${1}setp.ne.u32 %p0, %tid.x, 5;\n\t@%p0 $2"},
+	{"a barrier under divergence", schedule, narrow, `^(\t)(bar\.sync 0;)`, 0, "${1}elect.sync _|%p0, 4294967295;\n\t@%p0 $2"},
 	{"partial results read before the grid that writes them has ended", combine, narrow, `^\tgriddepcontrol\.wait;\n`, 0, ""},
 	{"no barrier between partial sums", combine, narrow, `^\tbar\.sync 0;\n`, 0, ""},
 }

@@ -100,7 +100,7 @@ var Prefill = []Fault{
 	{"no barrier in the schedule's first scan", prefillSchedule, few, `^\tbar\.sync 0;\n`, 0, ""},
 	{"no barrier after the count", prefillSchedule, few, `^\tbar\.sync 0;\n((?:.*\n){1,30}?L\d+_size:)`, 0, "$1"},
 	{"no barrier between sorting's steps", prefillSchedule, few, `^\tbar\.sync 0;\n`, -1, ""},
-	{"a barrier under divergence", prefillSchedule, few, `^(\t)(bar\.sync 0;)`, 0, "${1}setp.ne.u32 %p0, %tid.x, 5;\n\t@%p0 $2"},
+	{"a barrier under divergence", prefillSchedule, few, `^(\t)(bar\.sync 0;)`, 0, "${1}elect.sync _|%p0, 4294967295;\n\t@%p0 $2"},
 	{"a block that is not full is none", prefillSchedule, few, `(add\.s32 %r\d+, %r\d+), 127;`, 0, "$1, 0;"},
 	{"causal where it is not, and the other way round", prefillSchedule, few, `setp\.ne\.s32 (%p\d+), (%r\d+), 0;\n(\t@!%p\d+ bra L\d+_end;\n\tsub)`, 1, "setp.ne.s32 $1, $2, 1;\n$3"},
 	{"sorting keeps one block twice", prefillSchedule, few, `^\tmax\.s32 (%r\d+), (%r\d+), (%r\d+);\n`, -1, "\tmin.s32 $1, $2, $3;\n"},
