@@ -5,11 +5,13 @@ package faults
 const twoTokens = 8
 
 // Parts of patterns: the way to a state in the workspace from the number of its
-// share on, of 16 or of 128 padded rows, and the weight of one of a merge's two
-// pieces.
+// share on, of 16 or of 128 padded rows; where states are left, with registers that
+// are not in use there; the weight of one of a merge's two pieces; and the maximum
+// of a column's lanes.
 const (
 	shareOf16  = `shl\.b32 (%r\d+), %r\d+, 4;(\n\tadd\.s32 %r\d+, %r\d+, %r\d+;\n\tshl\.b32 %r\d+, %r\d+, 1;\n\tmul\.wide\.s32 .*\n\tadd\.s64 .*\n`
 	shareOf128 = `shl\.b32 (%r\d+), %r\d+, 7;(\n\tadd\.s32 %r\d+, %r\d+, %r\d+;\n\tshl\.b32 %r\d+, %r\d+, 1;\n\tmul\.wide\.s32 .*\n\tadd\.s64 .*\n`
+	leaving    = `^(\t@!%p\d+ bra (L\d+_end);\n)((?:\tst\.global\.v2\.f32.*\n)+L\d+_end:\n\tsetp\.ge\.s32 (%p\d+), .*\n(?:.*\n){3}\tmov\.b32 (%r\d+), )`
 	weigh      = `rcp\.approx.*\n\tselp\.f32 .*\n\tmul\.rn\.f32 `
 	maximum    = `(?:\n\tshfl\.sync\.bfly.*\n\tmax\.f32 .*){3}`
 )
@@ -27,20 +29,20 @@ var Merge = []Fault{
 	{"a unit left for another row as well", decode, narrow, `(st\.global\.v2\.f32 .*, )(%f\d+)(\};\n\tst\.global\.v2\.f32 .*, )%f\d+`, 0, "$1$2$3$2"},
 
 	// States, one for each share of a row.
-	{"states left by one warp alone", decode, narrow, `^(\t@!%p\d+ bra (L\d+_end);\n)((?:\tst\.global\.v2\.f32.*\n)+L\d+_end:\n\tsetp\.ge\.s32 (%p\d+), .*\n(?:.*\n){3}\tmov\.b32 (%r\d+), )`, 0, "$1\tmov.u32 $5, %tid.x;\n\tsetp.gt.u32 $4, $5, 31;\n\t@$4 bra $2;\n$3"},
-	{"states left by one warpgroup alone", decode, wide, `@!%p\d+ bra (L\d+_end);\n(\tst\.global\.v2\.f32)`, 1, "bra $1;\n$2"},
+	{"states left by one warp alone", decode, narrow, leaving, 0, "$1\tmov.u32 $5, %tid.x;\n\tsetp.gt.u32 $4, $5, 31;\n\t@$4 bra $2;\n$3"},
+	{"states left by one warpgroup alone", decode, wide, leaving, 0, "$1\tmov.u32 $5, %tid.x;\n\tsetp.gt.u32 $4, $5, 127;\n\t@$4 bra $2;\n$3"},
 	{"states left by one team alone", decode, teamed, `@!%p\d+ bra (L\d+_end);\n(\tst\.global\.v2\.f32)`, 1, "bra $1;\n$2"},
 	{"states of all warps left in one place", decode, narrow, shareOf16 + `\tmul\.rn)`, 0, "mov.b32 $1, 0;$2"},
-	{"states of both warpgroups left in one place", decode, wide, shareOf128 + `\tmul\.rn)`, 1, "mov.b32 $1, 0;$2"},
+	{"states of both warpgroups left in one place", decode, wide, shareOf128 + `\tmul\.rn)`, 0, "mov.b32 $1, 0;$2"},
 	{"the other piece's units read of another share", decode, narrow, shareOf16 + `\tld\.global\.v2\.f32)`, 0, "mov.b32 $1, 0;$2"},
-	{"the other piece's units read of the other warpgroup's share", decode, wide, shareOf128 + `\tld\.global\.v2\.f32)`, 1, "mov.b32 $1, 0;$2"},
+	{"the other piece's units read of the other warpgroup's share", decode, wide, shareOf128 + `\tld\.global\.v2\.f32)`, 0, "mov.b32 $1, 0;$2"},
 	{"the other piece's units read of the other team's share", decode, teamed, `(shl\.b32 %r\d+, )(%r\d+), 4;(\n\tadd\.s32 (%r\d+), .*\n\tshl\.b32 %r\d+, %r\d+, 1;\n\tmul\.wide\.s32 .*\n\tadd\.s64 .*\n\tld\.global\.v2\.f32)`, 1, "xor.b32 $2, $2, 4;\n\t$1$2, 4;$3"},
 
 	// The later piece of two.
 	{"this piece's unit not applied", decode, narrow, `(` + weigh + `(%f\d+), .*\n)\tmul\.rn\.f32 (%f\d+), .*;`, 0, "$1\tmov.f32 $3, $2;"},
 	{"the other piece's unit not applied", decode, narrow, `(` + weigh + `.*\n\tmul\.rn\.f32 .*\n\tmov\.f32 .*\n\tmul\.rn\.f32 (%f\d+), .*\n)\tmul\.rn\.f32 (%f\d+), .*;`, 0, "$1\tmov.f32 $3, $2;"},
 	{"units of the two pieces exchanged", decode, narrow, `(` + weigh + `.*\n\tmul\.rn\.f32 %f\d+, %f\d+, )(%f\d+)(;\n\tmov\.f32 .*\n\tmul\.rn\.f32 .*\n\tmul\.rn\.f32 %f\d+, %f\d+, )(%f\d+);`, 0, "$1$4$3$2;"},
-	{"this piece's unit not applied, rows on M", decode, wide, `(` + weigh + `(%f\d+), .*\n)\tmul\.rn\.f32 (%f\d+), .*;`, 1, "$1\tmov.f32 $3, $2;"},
+	{"this piece's unit not applied, rows on M", decode, wide, `(` + weigh + `(%f\d+), .*\n)\tmul\.rn\.f32 (%f\d+), .*;`, 0, "$1\tmov.f32 $3, $2;"},
 	{"elements of a pair exchanged where they are left", decode, narrow, `(cvt\.rn\.f16x2\.f32 %r\d+, )(%f\d+), (%f\d+);`, 0, "$1$3, $2;"},
 	{"elements of a pair exchanged where they are left, rows on M", decode, wide, `(cvt\.rn\.f16x2\.f32 %r\d+, )(%f\d+), (%f\d+);`, 0, "$1$3, $2;"},
 	{"elements of a pair exchanged where they are rounded as they would be left", decode, narrow, `(cvt\.rn\.f16x2\.f32 %r\d+, )(%f\d+), (%f\d+);`, -1, "$1$3, $2;"},
@@ -49,11 +51,11 @@ var Merge = []Fault{
 	{"vectors of another piece's partial result", decode, narrow, `(ld\.global\.v4\.b32 \{.*\}, \[%rd\d+)\+2048\]`, -1, "$1+4096]"},
 
 	// decode_combine, on whichever of its ways.
-	{"units read of another share", combine, narrow, shareOf16 + `\tgriddepcontrol)`, 0, "mov.b32 $1, 0;$2"},
-	{"units read of another share, half of a CTA for a unit of work", combine, narrow, shareOf16 + `\tgriddepcontrol)`, 1, "mov.b32 $1, 0;$2"},
-	{"units read of another share, half vectors", combine, narrow, shareOf16 + `\tgriddepcontrol)`, 2, "mov.b32 $1, 0;$2"},
-	{"units read of another share, a CTA for a unit of work", combine, narrow, shareOf16 + `\tgriddepcontrol)`, 3, "mov.b32 $1, 0;$2"},
-	{"units read of the other warpgroup's share", combine, wide, shareOf128 + `\tgriddepcontrol)`, 0, "mov.b32 $1, 0;$2"},
+	{"units read of another share", combine, narrow, shareOf16 + `(?:.*\n){0,4}?\tgriddepcontrol\.wait)`, 0, "mov.b32 $1, 0;$2"},
+	{"units read of another share, half of a CTA for a unit of work", combine, narrow, shareOf16 + `(?:.*\n){0,4}?\tgriddepcontrol\.wait)`, 1, "mov.b32 $1, 0;$2"},
+	{"units read of another share, half vectors", combine, narrow, shareOf16 + `(?:.*\n){0,4}?\tgriddepcontrol\.wait)`, 2, "mov.b32 $1, 0;$2"},
+	{"units read of another share, a CTA for a unit of work", combine, narrow, shareOf16 + `(?:.*\n){0,4}?\tgriddepcontrol\.wait)`, 3, "mov.b32 $1, 0;$2"},
+	{"units read of the other warpgroup's share", combine, wide, shareOf128 + `(?:.*\n){0,4}?\tgriddepcontrol\.wait)`, 0, "mov.b32 $1, 0;$2"},
 	{"a slot's unit not applied", combine, narrow, `(ex2.*\n\tadd\.rn\.f32 %f\d+, %f\d+, (%f\d+);\n)\tmul\.rn\.f32 (%f\d+), .*;`, 0, "$1\tmov.f32 $3, $2;"},
 	{"the unit of the slot before applied", combine, narrow, `(ex2.*\n\tadd.*\n\tmul\.rn\.f32 %f\d+, %f\d+, )(%f\d+)(;\n\tsub.*\n\tex2.*\n\tadd.*\n\tmul\.rn\.f32 %f\d+, %f\d+, )%f\d+;`, 0, "$1$2$3$2;"},
 	{"units of two rows exchanged", combine, narrow, `(ld\.global\.v4\.f32 \{%f\d+, )(%f\d+), (%f\d+), (%f\d+)\}`, 0, "$1$4, $3, $2}"},
