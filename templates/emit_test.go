@@ -17,7 +17,7 @@ import (
 // What a kernel may cost: the driver's compiler takes time in proportion to
 // the text, and a user who waits for an emission should not notice it.
 const (
-	maxText = 390_000 // bytes; two teams of 40 rows take most, each a text of its own
+	maxText = 330_000 // bytes
 	maxTime = 50 * time.Millisecond
 )
 

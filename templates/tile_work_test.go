@@ -15,7 +15,7 @@ func TestWork(t *testing.T) {
 		inText        bool
 	}{
 		{"absorb-decode", Spec{Heads: 16}, 576 + 512, 73728, true},
-		{"absorb-decode", Spec{Heads: 40}, 36*20 + 32*20, 73728, false}, // once for each team
+		{"absorb-decode", Spec{Heads: 40}, 36*20 + 32*20, 73728, true},
 		{"absorb-decode", Spec{Heads: 40, Teams: 1}, 36*20 + 32*20, 73728, true},
 		{"absorb-decode", Spec{Heads: 128}, 2176, 73728, false},
 		{"expand-prefill", Spec{}, 2 * (12*64 + 8*64), 128 * 320 * 2, false},

@@ -139,7 +139,7 @@ var Decode = []Fault{
 	{"sums read before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 1, "bar.arrive 1, 256;"},
 	{"columns added before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 2, "bar.arrive 1, 256;"},
 	{"further columns added before the other team has left them", decode, teamed, `bar\.sync 1, 256;`, 3, "bar.arrive 1, 256;"},
-	{"output staged where the other team has columns to add", decode, teamed, `bar\.sync 1, 256;`, 4, "bar.arrive 1, 256;"},
+	{"output staged where the other team has columns to add", decode, teamed, `bar\.sync 1, 256;`, 6, "bar.arrive 1, 256;"},
 	{"a team's tile not given back by the other", decode, teamed, `^(\tbar\.warp\.sync.*\n(?:.*\n){1,8}?)\tmbarrier\.arrive\.shared\.b64.*\n`, 0, "$1"},
 	{"a team's tile given back by its own warps alone", decode, teamed, `(mbarrier\.init\S+ \S+), 8;`, 0, "$1, 4;"},
 

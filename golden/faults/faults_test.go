@@ -95,8 +95,8 @@ type fields struct {
 }
 
 // problems exercise a ring that wraps, within a tile too, a last tile that is not full over slots
-// that hold NaN, requests cut between two CTAs, forced splits, and a combine
-// of so many pieces that its warps share them.
+// that hold NaN, requests cut between two CTAs, forced splits, a combine of so
+// many pieces that its warps share them, and outputs that are rescaled.
 func problems(t *testing.T, heads int) []problem {
 	t.Helper()
 	return decodeProblems(t, heads,
@@ -105,6 +105,7 @@ func problems(t *testing.T, heads int) []problem {
 		fields{`"kv_len": [700, 30]`, 4},
 		fields{`"kv_len": [800], "splits": 12`, 4},
 		fields{`"kv_len": [450, 100]`, 1},
+		fields{`"kv_len": [450], "fill": {"q": "normal*4", "kv": "normal"}`, 1}, // references are outgrown
 	)
 }
 
