@@ -47,7 +47,7 @@ var Merge = []Fault{
 	{"elements of a pair exchanged where they are left, rows on M", decode, wide, `(cvt\.rn\.f16x2\.f32 %r\d+, )(%f\d+), (%f\d+);`, 0, "$1$3, $2;"},
 	{"elements of a pair exchanged where they are rounded as they would be left", decode, narrow, `(cvt\.rn\.f16x2\.f32 %r\d+, )(%f\d+), (%f\d+);`, -1, "$1$3, $2;"},
 	{"elements of a pair exchanged where the other piece's are taken", decode, narrow, `mov\.b32 \{(%h\d+), (%h\d+)\},`, -1, "mov.b32 {$2, $1},"},
-	{"quads of a vector exchanged", decode, narrow, `(st\.global\.v4\.b32 .*\{)(%r\d+, %r\d+), (%r\d+, %r\d+)\}`, 1, "$1$3, $2}"},
+	{"quads of a vector exchanged", decode, narrow, `(cvt\.rn\.f16x2.*\n\tst\.global\.v4\.b32 .*\{)(%r\d+, %r\d+), (%r\d+, %r\d+)\}`, 0, "$1$3, $2}"},
 	{"vectors of another piece's partial result", decode, narrow, `(ld\.global\.v4\.b32 \{.*\}, \[%rd\d+)\+2048\]`, -1, "$1+4096]"},
 
 	// decode_combine, on whichever of its ways.
