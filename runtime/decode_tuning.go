@@ -9,7 +9,7 @@ import (
 // result. Zero fields leave it to the runtime and to the kernels.
 type DecodeTuning struct {
 	// MergeBlocks is the grid of the kernel that merges requests cut into three
-	// pieces or more; 0 leaves it to the runtime, which takes up to four blocks per
+	// pieces or more; 0 leaves it to the runtime, which takes up to three blocks per
 	// multiprocessor. Fewer start sooner, more merge faster.
 	MergeBlocks int
 	// Promotion is the bytes that the L2 fetches at a time for the cache: 64, 128

@@ -12,7 +12,7 @@ type DecodeShape struct {
 
 	// What tuning tries besides; zero as a rule, and a source may refuse others.
 	Evict     string // how the L2 keeps pages: "" or "normal"
-	Cluster   int    // CTAs that bring pages to each other, 0 = the source's
+	Cluster   int    // CTAs that begin together, 0 = the source's
 	Teams     int    // warpgroups that take a row block's tiles in turn, 0 = the source's
 	PieceCost int    // what the balanced schedule counts for a piece beside its tiles, in tiles; 0 = the source's estimate
 }

@@ -33,7 +33,7 @@ type Case struct {
 	Splits         int  `json:"splits"` // 0 = the planner decides, n = force n pieces per sequence
 	BatchInvariant bool `json:"batch_invariant"`
 	BlockH         int  `json:"block_h"`    // decode: query rows per CTA, 0 = the source decides
-	Cluster        int  `json:"cluster"`    // decode: CTAs that bring pages to each other, 0 = the source decides
+	Cluster        int  `json:"cluster"`    // decode: CTAs that begin together, 0 = the source decides
 	Teams          int  `json:"teams"`      // decode: warpgroups that take a row block's tiles in turn, 0 = the source decides
 	PieceCost      int  `json:"piece_cost"` // decode: what a schedule counts for a piece beside its tiles, 0 = the source decides
 	Chunk          int  `json:"chunk"`      // extend: tokens per expanded chunk of the prefix, 0 = planner; merge: keys per state

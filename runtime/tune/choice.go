@@ -19,7 +19,7 @@ type Choice struct {
 	PieceCost int `json:"piece_cost,omitempty"` // in tiles; 0 = the source's
 
 	// These change no bit.
-	Cluster     int    `json:"cluster,omitempty"`      // CTAs that bring pages to each other; 0 = the source's
+	Cluster     int    `json:"cluster,omitempty"`      // CTAs that begin together; 0 = the source's
 	Evict       string `json:"evict,omitempty"`        // how the L2 keeps pages; "" = the source's
 	MergeBlocks int    `json:"merge_blocks,omitempty"` // 0 = the runtime's
 	Promotion   int    `json:"promotion,omitempty"`    // bytes; 0 = the kernel's
