@@ -108,11 +108,13 @@ func (p partials) unpack(words []gen.Value) []gen.Value {
 
 // unit returns the unit of elements of which peak is the largest magnitude, and
 // how many there are to 1. Powers of two are made and inverted by their exponents,
-// which stay clear of zero's and infinity's: elements below 2⁻¹¹² lose bits.
+// which stay clear of zero's and infinity's: elements below 2⁻¹¹² lose bits. Beside
+// an infinity the unit is 1, lest all else become 0.
 func (p partials) unit(peak gen.Value) (unit, per gen.Value) {
 	k := p.k
 	const bias, mantissa = 127, 23
 	exponent := peak.Bits().And(0xff << mantissa).Max((unitExponent + 1) << mantissa)
+	exponent = k.Select(exponent.Eq(0xff<<mantissa), k.Int((bias+unitExponent)<<mantissa), exponent)
 	unit = exponent.Sub(unitExponent << mantissa).Float32()
 	per = k.Int((2*bias + unitExponent) << mantissa).Sub(exponent).Float32()
 	return unit, per

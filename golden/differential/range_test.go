@@ -106,6 +106,51 @@ func TestRange(t *testing.T) {
 	}
 }
 
+// TestRangeOfColumns: a column a million times as large as the others costs these
+// nothing where a request is cut, though a row's elements are counted in one unit.
+func TestRangeOfColumns(t *testing.T) {
+	p, _ := open(t)
+	const column, large = 5, 1 << 20
+	for _, shape := range []decodeCase{{heads: 16}, {heads: 64}} {
+		dc := shape.parse(t, 7)
+		dc.KVLen, dc.SMs = []int{700}, 16*dc.Spec().RowBlocks()
+		dc.Fill.Latent, dc.Fill.Rope = "normal", "normal"
+		in, err := dc.Case.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blind(in)
+		tokens(in, func(_ int, latent, _ []float32) { latent[column] = large })
+		want := in.Oracle().Run()
+		whole := 0.0
+		for _, dc.Splits = range []int{1, 2, 3, 11} {
+			results, err := each(p, dc.SMs, func(dev *device) (*decodeResult, error) { return p.decode(dev, dc, in) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range results {
+				for row := range want.LSE {
+					diff, norm := 0.0, 0.0
+					for i, w := range want.Row(row) {
+						if i != column {
+							diff, norm = math.Hypot(diff, float64(r.out[row*want.Width+i])-w), math.Hypot(norm, w)
+						}
+					}
+					switch e := diff / norm; {
+					case dc.Splits == 1:
+						whole = max(whole, e)
+					case !(e <= 1.2*whole):
+						t.Errorf("%s, %d pieces, row %d: the other columns are off by %.2e, whole by %.2e", shape.shape(), dc.Splits, row, e, whole)
+					}
+				}
+			}
+		}
+		if whole > 5e-3 {
+			t.Errorf("%s: whole rows are off by %.2e", shape.shape(), whole)
+		}
+	}
+}
+
 // shape names the case's kernel.
 func (c decodeCase) shape() string {
 	return fmt.Sprintf("heads=%d,sq=%d", c.heads, max(1, c.sq))
