@@ -65,6 +65,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.IntVar(&f.tune.Stages, "stages", 0, "`tiles` in flight (0: the template's default)")
 	fs.IntVar(&f.tune.Cluster, "cluster", 0, "`CTAs` per cluster (0: the template's default)")
 	fs.IntVar(&f.tune.Teams, "teams", 0, "`warpgroups` that take a row block's tiles in turn, in decode of up to 40 rows (0: the template's default)")
+	fs.IntVar(&f.tune.PieceCost, "piece-cost", 0, "what decode's schedule counts a piece beside its tiles, in `tiles` (0: the template's default)")
 	return &ffcli.Command{
 		Name:       "bench",
 		ShortUsage: "mlagen bench [-op decode] [flags]",
@@ -161,17 +162,17 @@ the texts are told apart.`,
 var unusedFlags = map[string][]string{
 	"decode":    unusedByDecode,
 	"schedule":  unusedByDecode,
-	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster", "teams"},
+	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster", "teams", "piece-cost"},
 	"upproject": unusedByProducts,
 	"absorb":    unusedByProducts,
-	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel", "teams"},
+	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel", "teams", "piece-cost"},
 	"extend":    {"tokens", "noncausal", "parallel"},
 	"load":      {"tokens", "prefix", "workspace", "path", "noncausal"},
 }
 
 var (
 	unusedByDecode   = []string{"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"}
-	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "teams"}
+	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "teams", "piece-cost"}
 )
 
 // unused refuses flags that were given and have no say in the operation.

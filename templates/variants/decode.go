@@ -51,7 +51,10 @@ func (s Source) Decode(shape runtime.DecodeShape) (runtime.DecodeVariants, error
 		spec.Teams = shape.Teams
 	}
 	attend, schedule := spec, spec
-	attend.Evict, schedule.PieceCost = shape.Evict, shape.PieceCost
+	attend.Evict = shape.Evict
+	if shape.PieceCost > 0 {
+		schedule.PieceCost = shape.PieceCost
+	}
 	if shape.Cluster > 0 {
 		attend.Cluster = shape.Cluster
 	}
