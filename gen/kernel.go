@@ -38,7 +38,6 @@ type Kernel struct {
 	lastLoc  ptx.Loc
 	places   map[callers]place
 
-	specials map[string]Value
 	naturals map[*ptx.Reg]bool // registers of natural numbers
 	inits    []*Barrier        // mbarriers to initialise at InitBarriers
 }
@@ -59,7 +58,6 @@ func NewKernel(name string, spec any, options ...Option) *Kernel {
 		man:      &manifest.Manifest{Schema: manifest.Schema, Kernel: name, Spec: spec, Cluster: 1},
 		regs:     map[string]int{},
 		barID:    1,
-		specials: map[string]Value{},
 		naturals: map[*ptx.Reg]bool{},
 		places:   map[callers]place{},
 	}

@@ -14,6 +14,8 @@ const (
 	combineWarps = 8
 	warpSlots    = 8  // up to so many slots a warp merges a unit alone,
 	halfSlots    = 16 // and up to so many half of a CTA's warps do; all beyond
+	inFlight     = 4  // slots that a warp reads at a time
+	halvesFlight = 8  // and where a lane has half of a vector
 )
 
 // combiner merges the partial outputs of requests cut into three pieces or
@@ -22,10 +24,9 @@ const (
 //	out = Σ outᵢ·2^(LSEᵢ−M) / Σ 2^(LSEᵢ−M)     lse = M + log₂ Σ 2^(LSEᵢ−M)
 //
 // Partial outputs lie as decode's threads held them: vectors of elements of two
-// query rows, all threads side by side (see partials). A unit of work is the vectors of
-// one of decode's warps. Where no request has many slots a warp does a unit;
-// otherwise a CTA's warps share the unit's slots. The grid is as large as the
-// machine, whatever the batch.
+// query rows, all threads side by side (see partials). A unit of work is the
+// vectors of one of decode's warps. Where no request has many slots a warp does a
+// unit; otherwise some or all of a CTA's warps share the unit's slots.
 type combiner struct {
 	k      *gen.Kernel
 	s      Spec
@@ -51,15 +52,15 @@ func decodeCombine(s Spec) (*gen.Output, error) {
 	// What is executed once waits for its instructions, so none are there for slots
 	// that are not: each number of slots has a path of its own. More than 80
 	// registers would keep a third CTA off the multiprocessor (golden/perf/decode.md).
-	k.IfElse(most.Le(warpSlots), func() { c.merge(requests, 1, 4) }, func() {
-		k.IfElse(most.Le(halfSlots), func() { c.merge(requests, combineWarps/2, 4) }, func() {
+	k.IfElse(most.Le(warpSlots), func() { c.merge(requests, 1, inFlight) }, func() {
+		k.IfElse(most.Le(halfSlots), func() { c.merge(requests, combineWarps/2, inFlight) }, func() {
 			// Which way is told by the spec and the longest merge, which forced splits
 			// fix, and not by the batch: the ways round differently.
 			if s.mergeUnits() > fewUnits {
-				c.merge(requests, combineWarps, 4)
+				c.merge(requests, combineWarps, inFlight)
 				return
 			}
-			k.IfElse(most.Gt(4*combineWarps), func() { halves.merge(requests, combineWarps, 8) }, func() { c.merge(requests, combineWarps, 4) })
+			k.IfElse(most.Gt(inFlight*combineWarps), func() { halves.merge(requests, combineWarps, halvesFlight) }, func() { c.merge(requests, combineWarps, inFlight) })
 		})
 	})
 	// Also with nothing to merge: who waits for this kernel waits for decode.
@@ -73,7 +74,7 @@ const fewUnits = 66
 
 // merge has so many warps share each unit's slots, of which each has so many in
 // flight at a time. CTAs have a whole number of units.
-func (c combiner) merge(requests gen.Value, warps, inFlight int) {
+func (c combiner) merge(requests gen.Value, warps, atOnce int) {
 	k, s := c.k, c.s
 	groups := combineWarps / warps
 	group, warp := k.Warp().Div(warps), k.Warp().Rem(warps)
@@ -83,7 +84,7 @@ func (c combiner) merge(requests gen.Value, warps, inFlight int) {
 		never := u.count.Lt(0)
 		u.vectors, u.states = u.vectors.Settle(never), u.states.Settle(never)
 		k.WaitForPreviousGrid()
-		st := c.accumulate(u, warp, warps, inFlight)
+		st := c.accumulate(u, warp, warps, atOnce)
 		c.gather(st, group, warp, warps)
 		k.If(warp.Eq(0), func() { c.store(u, st) })
 	})

@@ -81,21 +81,11 @@ func swapDecode(s Spec) (*gen.Output, error) {
 		tiles := ring.Consumer()
 		rows := newRowsOnN(k, s, scale, k.Int(0), team, shared)
 		speaker := k.Lane().Eq(0) // releases parts for its warp
-		c.todo.each(c.part, func(it item) {
-			length := c.kvLen.At(it.request).Load(0)
-			rows.begin()
-			queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
-			k.WaitForPreviousGrid()
-			queries.load()
-			k.FenceAsync()
-			team.Sync()
+		c.attendItems(rows, team, func(it item, length gen.Value) {
 			k.For("tile", it.begin, it.end, 1, func(t gen.Value) {
 				rows.attend(it, tiles.Next(), t, length, c.firstRow, speaker)
 			})
-			state := rows.softmax.finish()
-			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{team, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
-			team.Sync() // the staged output has been read before the next queries overwrite it
-		})
+		}, rows.softmax.finish)
 	}
 
 	k.Roles(
@@ -104,4 +94,23 @@ func swapDecode(s Spec) (*gen.Output, error) {
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	return k.Build()
+}
+
+// attendItems runs through the part's items with rows on wgmma's N: walk adds an
+// item's tiles, finish puts its sums together. all is everybody who does so.
+func (c *decodeCTA) attendItems(rows *rowsOnN, all gen.NamedBarrier, walk func(it item, length gen.Value), finish func() softmaxState) {
+	k, s := c.k, c.s
+	c.todo.each(c.part, func(it item) {
+		length := c.kvLen.At(it.request).Load(0)
+		rows.begin()
+		queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
+		k.WaitForPreviousGrid()
+		queries.load()
+		k.FenceAsync()
+		all.Sync()
+		walk(it, length)
+		state := finish()
+		c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{all, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
+		all.Sync() // the staged output has been read before the next queries overwrite it
+	})
 }

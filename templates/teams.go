@@ -33,21 +33,11 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 		team := k.NamedBarriers(mostTeams, gen.WarpgroupThreads, side)
 		walk := turns{k: k, side: side, tiles: ring.Consumer(), speaker: k.Lane().Eq(0)}
 		rows := newRowsOnN(k, s, scale, side, team, shared)
-		c.todo.each(c.part, func(it item) {
-			length := c.kvLen.At(it.request).Load(0)
-			rows.begin()
-			queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
-			k.WaitForPreviousGrid()
-			queries.load()
-			k.FenceAsync()
-			both.Sync()
+		c.attendItems(rows, both, func(it item, length gen.Value) {
 			walk.each(it, func(tile gen.Slot, t gen.Value) {
 				rows.attend(it, tile, t, length, c.firstRow, walk.speaker)
 			})
-			state := rows.unite(references, both)
-			c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
-			both.Sync() // the staged output has been read before the next queries overwrite it
-		})
+		}, func() softmaxState { return rows.unite(references, both) })
 	}
 
 	load := gen.Role{Name: "load", Warps: 1, Body: func() { c.loadPages(ring) }}
