@@ -20,6 +20,10 @@ func (k *Kernel) Lane() Value { return k.special("%laneid", isa.S32) }
 // Warp returns the warp's index in the CTA.
 func (k *Kernel) Warp() Value { return k.Thread().Shr(5) }
 
+// Warpgroup returns the warpgroup's index in the CTA, so that ptxas knows it to be
+// the same in all of a warp's lanes.
+func (k *Kernel) Warpgroup() Value { return k.Warp().Broadcast(0).Shr(2) }
+
 // Block returns the CTA's index in the grid, Blocks the grid's size.
 func (k *Kernel) Block() Value { return k.special("%ctaid.x", isa.S32) }
 

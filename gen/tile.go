@@ -167,12 +167,20 @@ func (s SharedTile) Chunk(row, chunk Value) Region {
 	return s.region(off, isa.B32)
 }
 
-// Below returns the chunk so many rows, a multiple of 8, below another of the tile.
+// SwizzleRows is after how many rows the swizzling of a tile repeats.
+const SwizzleRows = 8
+
+// RowWords returns how far a row of a column block is from the next, in 32-bit
+// words, which are Chunk's elements.
+func (t Tile) RowWords() int { return t.Swizzle.Bytes() / 4 }
+
+// Below returns the chunk so many rows, a multiple of SwizzleRows, below another of
+// the tile.
 func (s SharedTile) Below(chunk Region, rows int) Region {
-	if rows%8 != 0 {
-		s.k.errorf("a chunk %d rows below another: want a multiple of 8, after which swizzling repeats", rows)
+	if rows%SwizzleRows != 0 {
+		s.k.errorf("a chunk %d rows below another: want a multiple of %d, after which swizzling repeats", rows, SwizzleRows)
 	}
-	return chunk.At(rows * s.Swizzle.Bytes() / chunk.elem.Bytes())
+	return chunk.At(rows * s.RowWords())
 }
 
 // swizzleRow returns what a row's chunk indices are xored with.

@@ -67,7 +67,7 @@ func (d *Decode) plan(batch, splits int) (plan, error) {
 	p.scheduleBytes = at
 	at = 0
 	padded := int64(d.rowBlocks) * int64(d.model.BlockH) // rows of whole row blocks
-	p.partialOut = place(d.model.partialBytes() * slots * padded * int64(d.model.Latent))
+	p.partialOut = place(int64(d.model.DType.PartialBytes()) * slots * padded * int64(d.model.Latent))
 	p.partialState = place(stateBytes * slots * padded)
 	p.workspaceBytes = at
 	return p, nil
@@ -131,10 +131,10 @@ const (
 // that hold elements of it.
 const stateBytes = 8 * 8
 
-// partialBytes returns the size of an element of partial output: f16 in units of
-// the row where the result is bf16, f32 where it is fp16.
-func (m *DecodeModel) partialBytes() int64 {
-	if m.DType == FP16 {
+// PartialBytes returns the size of an element of decode's partial outputs where
+// the result is of type t: f16 in units of the row for bf16, f32 for fp16.
+func (t DType) PartialBytes() int {
+	if t == FP16 {
 		return 4
 	}
 	return 2
@@ -161,7 +161,7 @@ func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	}
 	elems := merged * d.rowBlocks * d.model.BlockH * d.model.Latent
 	work := elems / sharedElems
-	units := elems * int(d.model.partialBytes()) / unitBytes
+	units := elems * d.model.DType.PartialBytes() / unitBytes
 	if pieces <= mergeWarps {
 		work = (units + mergeWarps - 1) / mergeWarps
 	} else if pieces <= 2*mergeWarps {

@@ -277,8 +277,9 @@ func (c combiner) store(u unit, st weightedSum) {
 			put(u.row.Add(8), latent, k.Pack(s.dtype(), x[e+2], x[e+3]))
 		}
 	} else {
-		// Lanes of decode's warp that are four apart hold neighbouring latent columns of the same rows:
-		// the lower one takes the pair of the first row, the upper the second's.
+		// Lanes of decode's warp that are four apart hold neighbouring latent columns of
+		// the same rows: the lower one takes the pair of the first row, the upper the
+		// second's.
 		upper := c.lane.And(4 * c.split).Ne(0)
 		for e := 0; e < len(x); e += 2 {
 			theirs := k.Select(upper, x[e], x[e+1]).Butterfly(4 * c.split)

@@ -157,7 +157,7 @@ func (f queryFinder) each(body func(queryChunk)) {
 		return
 	}
 	from, _ := f.source(first, chunk)
-	w := rowWalk{f.k, f.s.BlockH, f.rowsAtOnce(), f.rows.head}
+	w := rowWalk{f.k, f.tile.Tile, f.s.BlockH, f.rowsAtOnce(), f.rows.head}
 	w.each(first, func(row int) gen.Region { return f.tile.Chunk(first.Add(row), chunk.Add(f.firstChunk)) }, from,
 		func(at gen.Pointer, in gen.Region) { body(queryChunk{from: at, to: in}) })
 }
@@ -167,7 +167,7 @@ func (f queryFinder) all(never gen.Value) (all []queryChunk) {
 	first, chunk := f.place()
 	to := map[int]gen.Region{} // by the row in the swizzling's pattern
 	for at := 0; at < f.s.BlockH; at += f.rowsAtOnce() {
-		row, above := first.Add(at), at%8
+		row, above := first.Add(at), at%gen.SwizzleRows
 		if _, ok := to[above]; !ok {
 			to[above] = f.tile.Chunk(first.Add(above), chunk.Add(f.firstChunk))
 		}

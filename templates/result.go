@@ -114,7 +114,7 @@ func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, tea
 	inRow, row := team.thread.Rem(chunks), team.thread.Div(chunks)
 	rows := r.out.of(it.request)
 	if s.evenRows() {
-		w := rowWalk{k, s.BlockH, team.threads / chunks, rows.head}
+		w := rowWalk{k, stage.Tile, s.BlockH, team.threads / chunks, rows.head}
 		w.each(row, func(further int) gen.Region { return stage.Chunk(row.Add(further), inRow) }, rows.row(firstRow.Add(row)).At(inRow.Mul(4)),
 			func(at gen.Pointer, in gen.Region) { at.StoreVector(0, in.LoadVector(0, 4)...) })
 		return

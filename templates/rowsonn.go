@@ -20,9 +20,7 @@ type rowsOnN struct {
 	scores  gen.Accumulator
 	out     []gen.Accumulator // 64 latent columns each
 	softmax *columnSoftmax
-	queries gen.SharedTile
-	weights gen.SharedTile // the team's
-	shared  rowsOnNShared
+	rowsOnNShared
 }
 
 // rowsOnNShared is what lies in shared memory.
@@ -45,7 +43,7 @@ func shareRowsOnN(k *gen.Kernel, s Spec, side gen.Value) rowsOnNShared {
 }
 
 func newRowsOnN(k *gen.Kernel, s Spec, scale gen.Scalar, side gen.Value, team gen.NamedBarrier, sh rowsOnNShared) *rowsOnN {
-	r := &rowsOnN{k: k, s: s, side: side, team: team, scores: k.Accumulator(s.BlockH), queries: sh.queries, weights: sh.weights, shared: sh}
+	r := &rowsOnN{k: k, s: s, side: side, team: team, scores: k.Accumulator(s.BlockH), rowsOnNShared: sh}
 	for range s.Latent / gen.AccumulatorRows {
 		r.out = append(r.out, k.Accumulator(s.BlockH))
 	}
@@ -61,8 +59,8 @@ func (r *rowsOnN) begin() {
 	}
 }
 
-// attend adds an item's tile, whose index is t, to the output, and gives its parts back,
-// by a warp's speaker, as they have been multiplied.
+// attend adds an item's tile, whose index is t, to the output, and gives its parts
+// back, by a warp's speaker, as they have been multiplied.
 func (r *rowsOnN) attend(it item, tile gen.Slot, t, length, firstRow, speaker gen.Value) {
 	k, s := r.k, r.s
 	r.multiplyKeys(tile.SharedTile)
@@ -115,7 +113,7 @@ func (r *rowsOnN) multiplyValues(tile gen.SharedTile, run latentRun) {
 // end: all, or of two teams one half each.
 func (r *rowsOnN) output() []gen.Accumulator { return r.out[:len(r.out)/r.s.teams()] }
 
-func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.softmax.s) }
+func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.s) }
 
 // quadsPerBlock returns the fours of elements of an accumulator.
 func (r *rowsOnN) quadsPerBlock() int { return len(r.out[0].R) / 4 }
@@ -124,7 +122,7 @@ func (r *rowsOnN) quadsPerBlock() int { return len(r.out[0].R) / 4 }
 // columns when it is stored, and as many as have quads in a vector of partial
 // output.
 func (r *rowsOnN) batch() int {
-	s := r.softmax.s
+	s := r.s
 	step := r.quadsPerBlock() * s.partialElems() / 4
 	return step * max(1, s.quadsAtOnce()/step)
 }

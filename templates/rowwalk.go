@@ -10,13 +10,11 @@ import (
 // row would multiply: a row's chunk costs a few instructions.
 type rowWalk struct {
 	k      *gen.Kernel
+	tile   gen.Tile
 	rows   int       // of the block
 	atOnce int       // that the threads have side by side
 	stride gen.Value // from row to row of the tensor, in bytes
 }
-
-// swizzleRows is after how many rows a tile's swizzling repeats.
-const swizzleRows = 8
 
 // evenRows reports whether all rows of every row block exist and are evenly apart.
 func (s Spec) evenRows() bool {
@@ -24,12 +22,11 @@ func (s Spec) evenRows() bool {
 }
 
 // each runs body for a thread's chunks, in the tensor and in the tile. The thread
-// begins in row first; chunk gives its chunk so many rows further, of which at asks
-// for those of the first swizzleRows rows alone; at is where the first is in the
-// tensor.
+// begins in row first; chunk gives its chunk in the tile so many rows further, of
+// those within one turn of the swizzling; at is where the first is in the tensor.
 func (w rowWalk) each(first gen.Value, chunk func(row int) gen.Region, at gen.Pointer, body func(at gen.Pointer, in gen.Region)) {
 	k := w.k
-	step := max(w.atOnce, swizzleRows) // rows of a turn
+	step := max(w.atOnce, gen.SwizzleRows) // rows of a turn
 	var in []gen.Region
 	var from []gen.Pointer
 	for row := 0; row < step; row += w.atOnce {
@@ -50,9 +47,6 @@ func (w rowWalk) each(first gen.Value, chunk func(row int) gen.Region, at gen.Po
 			k.If(first.Add(row).Lt(w.rows), turn)
 		}
 		far.Increase(w.stride.Mul(step))
-		words.Increase(step * rowWords)
+		words.Increase(step * w.tile.RowWords())
 	})
 }
-
-// rowWords is how far rows of a tile's column block are apart, in words.
-const rowWords = 128 / 4

@@ -41,7 +41,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	// Both sides run the same instructions but for an item's tiles: what is executed
 	// once waits for its instructions, which then come once and not twice.
 	attend := func() {
-		side := k.Warp().Broadcast(0).Shr(2)
+		side := k.Warpgroup()
 		p := pair{k: k, s: s, rows: newRowsOnM(k, s, scale, side, shared), both: both, tiles: ring.Consumer()}
 		left, right := p, p
 		right.which = 1

@@ -21,7 +21,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	c := newDecodeCTA(k, s)
 	scale := scoreScale(k)
 	ring := k.Pipeline("kv", s.kvSlots(), s.kvTile(), s.kvParts()...)
-	side := k.Warp().Broadcast(0).Shr(2) // the thread's team
+	side := k.Warpgroup() // the thread's team
 	shared := shareRowsOnN(k, s, side)
 	references := k.SharedArray("references", isa.F32, mostTeams*s.BlockH)
 	c.begin()

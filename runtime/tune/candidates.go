@@ -161,17 +161,8 @@ func bound(m Model, l Load, c Choice, sms int) float64 {
 	}
 	tile := max(tileBytes/ingestRate, 2*float64(m.Page*c.BlockH*(width+m.Latent))/tensorRate)
 	waves := quotient(blocks*parts, max(1, sms)) // more row blocks than the device holds take turns
-	merge := 2 * float64(pieces*blocks*c.BlockH*m.Latent*partialBytes(m)) / mergeRate
+	merge := 2 * float64(pieces*blocks*c.BlockH*m.Latent*m.DType.PartialBytes()) / mergeRate
 	return leastLaunch + max(memory, float64(waves*longest)*tile) + merge
-}
-
-// partialBytes returns the size of an element of partial results: f16 where the
-// result is bf16, f32 where it is fp16.
-func partialBytes(m Model) int {
-	if m.DType == runtime.FP16 {
-		return 4
-	}
-	return 2
 }
 
 // variation is a change of a choice that changes no bit.
