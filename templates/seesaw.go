@@ -74,7 +74,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	}
 
 	load := func() {
-		k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
+		k.If(k.Warp().Eq(gen.Warpgroups(2)), func() { c.loadPages(ring) })
 	}
 	attending, loading := 240, 24 // registers per thread: the output alone is 128
 	if s.Cluster > 1 {

@@ -45,7 +45,7 @@ func teamsDecode(s Spec) (*gen.Output, error) {
 	if s.BlockH > launchedBlockH {
 		attending = 232
 		load = gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: func() {
-			k.If(k.Warp().Eq(8), func() { c.loadPages(ring) })
+			k.If(k.Warp().Eq(gen.Warpgroups(mostTeams)), func() { c.loadPages(ring) })
 		}}
 	}
 	k.Roles(
