@@ -31,6 +31,7 @@ type Kernel struct {
 	shared sharedLayout
 	pinned Value // where shared memory begins, once it is kept in a register
 	warps  int   // warps claimed by roles so far
+	ctas   int   // that fit an SM at least, see FitCTAs
 	barID  int   // next named barrier; 0 belongs to the whole CTA
 
 	lineInfo bool

@@ -47,7 +47,7 @@ func (k *Kernel) Build() (*Output, error) {
 		return nil, err
 	}
 	k.entry.ReqNTID = [3]int{threads, 1, 1}
-	k.entry.MinCTAPerSM = 1
+	k.entry.MinCTAPerSM = max(1, k.ctas)
 	if k.man.Cluster > 1 {
 		k.entry.ReqNCTAPerClust = [3]int{k.man.Cluster, 1, 1}
 	}
@@ -75,7 +75,7 @@ func (k *Kernel) Build() (*Output, error) {
 	k.man.MinDriver = minDriver[m.Version]
 	k.man.Threads = threads
 	k.man.Shared = k.shared.used
-	k.man.MaxNReg = hopper.RegistersPerThread(threads, 1)
+	k.man.MaxNReg = hopper.RegistersPerThread(threads, max(1, k.ctas))
 	k.man.Tool = tool
 	return &Output{Module: m, Manifest: k.man, PTX: text.Bytes()}, nil
 }

@@ -312,6 +312,10 @@ func compareDecode(t *testing.T, s templates.Spec, batch, splits int, d *runtime
 		a.QLatent, a.QRope = m.rows(dtype, b, sq, h, latent), m.rows(dtype, b, sq, h, rope)
 		c.tensors["q_latent"], c.tensors["q_rope"] = a.QLatent, a.QRope
 	}
+	if random.IntN(2) == 0 {
+		a.NewTokens = 1 + random.IntN(math.MaxInt32)
+	}
+	c.integers["new_tokens"] = int64(a.NewTokens)
 	n.take()
 	must(t, d.Schedule(stream, sched))
 	must(t, d.Run(stream, a))

@@ -142,7 +142,7 @@ func layerMisuse(k *paperKernels) []misuse {
 		return map[string]row{prefix + "Plan": {}, prefix + "KVLen": {}, prefix + "BlockTable": tableRow, prefix + "Schedule": bufferRow}
 	}
 	rows := with(stepRows("LayerStep."), map[string]row{
-		"Q": {}, "QNope": {blames: []string{"q_rope"}}, "QRope": {}, "KV": cacheRow, "Weights": {}, "Workspace": {output: true, bad: []int{16, 64}}, "Out": outputRow, "Scale": scaleRow,
+		"Q": {}, "QNope": {blames: []string{"q_rope"}}, "QRope": {}, "KV": cacheRow, "NewTokens": {name: "new tokens"}, "Weights": {}, "Workspace": {output: true, bad: []int{16, 64}}, "Out": outputRow, "Scale": scaleRow,
 	})
 	another := func(dev *paper) *runtime.LayerPlan { _, p := load(dev); return p }
 	type planArgs struct {

@@ -143,7 +143,7 @@ func decodeMisuse(k *paperKernels) []misuse {
 		"Batch": {bad: []int{0, 2, 4}, blames: []string{"q", "q_latent", "out"}}, "Splits": {bad: []int{1, 2}, blames: []string{"schedule", "workspace"}},
 		"Q": {spread: true}, "QLatent": {spread: true}, "QRope": {spread: true}, "KV": cacheRow, "BlockTable": tableRow, "KVLen": {},
 		"Schedule": bufferRow, "Workspace": bufferRow, "Out": outputRow, "LSE": outputRow, "Scale": scaleRow, "LSEBase2": anyValue,
-		"Tuning.MergeBlocks": {name: "merge blocks"}, "Tuning.Promotion": {name: "promotion", bad: []int{1, 32, 100, 512}},
+		"NewTokens": {name: "new tokens"}, "Tuning.MergeBlocks": {name: "merge blocks"}, "Tuning.Promotion": {name: "promotion", bad: []int{1, 32, 100, 512}},
 	}
 	a := func(args any) *runtime.DecodeArgs { return args.(*runtime.DecodeArgs) }
 	return []misuse{

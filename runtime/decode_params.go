@@ -15,7 +15,7 @@ type decodeValues struct {
 	partFirst, items, merges, arrivals    Ptr
 	out, lse                              Ptr
 	partialOut, partialState              Ptr
-	batch, parts, splits, page            int64
+	batch, parts, splits, page, newTokens int64
 	scaleLog2, lseFactor                  float64
 }
 
@@ -57,6 +57,7 @@ var hostParams = map[string]hostParam{
 	"batch":              {integer: func(v *decodeValues) int64 { return v.batch }},
 	"parts":              {integer: func(v *decodeValues) int64 { return v.parts }},
 	"splits":             {integer: func(v *decodeValues) int64 { return v.splits }},
+	"new_tokens":         {integer: func(v *decodeValues) int64 { return v.newTokens }},
 	"page":               {integer: func(v *decodeValues) int64 { return v.page }},
 	"scale_log2":         {float: func(v *decodeValues) float64 { return v.scaleLog2 }},
 	"lse_factor":         {float: func(v *decodeValues) float64 { return v.lseFactor }},

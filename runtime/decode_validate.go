@@ -121,6 +121,12 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	if err := a.Tuning.check(); err != nil {
 		return err
 	}
+	if err := newTokens(a.NewTokens); err != nil {
+		return err
+	}
+	if v.newTokens = int64(a.NewTokens); v.newTokens == 0 {
+		v.newTokens = math.MaxInt32 // as many as a request can have
+	}
 	if err := d.describeKV(&a.KV, a.Tuning.Promotion); err != nil {
 		return err
 	}
@@ -139,6 +145,14 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	v.partialOut, v.partialState = a.Workspace.Ptr+Ptr(p.partialOut), a.Workspace.Ptr+Ptr(p.partialState)
 	d.setBatch(a.Batch, a.Splits)
 	d.setSchedule(a.Schedule.Ptr, p)
+	return nil
+}
+
+// newTokens checks a promise about the cache.
+func newTokens(n int) error {
+	if n < 0 || n > math.MaxInt32 {
+		return argumentError("new tokens", fmt.Sprintf("0 where any token may have just been written, or at most %d", math.MaxInt32), "was %d", n)
+	}
 	return nil
 }
 

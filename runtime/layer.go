@@ -293,8 +293,12 @@ type LayerArgs struct {
 	QNope Tensor // [query tokens, heads, nope]
 	QRope Tensor // [query tokens, heads, rope]
 
-	KV      Tensor // [pages, page, latent+rope]; the query tokens are in it
-	Weights Tensor // [heads, nope+value, latent]: W_kv_b, the rows of k_nope first
+	KV Tensor // [pages, page, latent+rope]; the query tokens are in it
+	// NewTokens, where it is not 0, promises that the cache was complete before
+	// Schedule was launched, but for at most so many of each request's newest tokens,
+	// as for Decode.Run.
+	NewTokens int
+	Weights   Tensor // [heads, nope+value, latent]: W_kv_b, the rows of k_nope first
 
 	Workspace Buffer // Plan.WorkspaceBytes, aligned to 128 bytes; contents mean nothing before and after
 

@@ -260,6 +260,7 @@ func (l *Layer) runAbsorbed(s Stream, a *LayerArgs, b *absorbedBatch) error {
 			Batch: c.groups, Q: groups(&l.views[viewQ], query, key), Out: groups(&l.views[viewOut], attended, latent),
 			LSE: l.views[viewLSE].dense(a.Workspace.Ptr+Ptr(b.lse+4*int64(c.to)*heads), F32, int64(c.groups), size, heads),
 			KV:  a.KV, BlockTable: l.callTables(&a.LayerStep, b, c), KVLen: l.callLengths(&a.LayerStep, b, c), Scale: a.Scale,
+			NewTokens: a.NewTokens, // a group ends with a query token, so that it has no more of them than its request
 			Schedule:  Buffer{a.Schedule.Ptr + Ptr(c.schedule), d.ScheduleBytes(c.groups, 0)},
 			Workspace: Buffer{a.Workspace.Ptr + Ptr(b.decode), l.decodeBytes},
 		})

@@ -124,6 +124,9 @@ func (l *Layer) runArgs(s Stream, a *LayerArgs) error {
 	if err := apart(&l.places, cache); err != nil {
 		return err
 	}
+	if err := newTokens(a.NewTokens); err != nil {
+		return err
+	}
 	if scale := float64(a.Scale) * math.Log2E; !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {
 		return argumentError("scale", "finite and greater than 0, 1/sqrt(nope+rope) times what the model adds", "was %v", a.Scale)
 	}

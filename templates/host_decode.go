@@ -33,6 +33,8 @@ func decodeHost(s Spec) hostRules {
 			{Name: "block_table", Kind: manifest.TensorArgument, DType: "s32", Align: 4,
 				Doc:   "each request's page ids; entries past its last page are never read",
 				Shape: dimensions([]string{"batch batch", "page"})},
+			integerArgument("new_tokens", "0", "2147483647",
+				"n promises that the cache was complete before decode_schedule, but for at most so many of each request's newest tokens (s_q as a rule): pages without them are then read before the kernel ahead has ended; 0 promises nothing"),
 			denseArgument("kv_len", "s32", "tokens of each request in the cache, the new ones included", "batch batch"),
 			bufferArgument("schedule", "the work, as decode_schedule deals it out; absorb_decode counts in it, so that two runs with one schedule must not overlap"),
 			bufferArgument("workspace", "partial results of requests that are cut into pieces"),
@@ -62,6 +64,7 @@ func decodeHost(s Spec) hostRules {
 		},
 		fills: map[string]manifest.Fill{
 			"block_table_stride": {Value: "block_table.stride.batch / 4"},
+			"new_tokens":         {Value: "if(new_tokens, new_tokens, 2147483647)"},
 			"part_first":         {Address: "schedule", Offset: "part_first_at"},
 			"items":              {Address: "schedule", Offset: "items_at"},
 			"merges":             {Address: "schedule", Offset: "merges_at"},

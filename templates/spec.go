@@ -168,8 +168,12 @@ func (s Spec) teams() int {
 // teamThreads returns the threads among which a row block's output is spread.
 func (s Spec) teamThreads() int { return s.warpgroups() * gen.WarpgroupThreads }
 
-// pageTokens is the page and tile size that the kernels are built for.
-const pageTokens = 64
+// pageTokens is the page and tile size that the kernels are built for, pageShift its
+// binary logarithm.
+const (
+	pageShift  = 6
+	pageTokens = 1 << pageShift
+)
 
 // maxRows is the most query rows that a request may have.
 const (

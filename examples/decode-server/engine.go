@@ -175,6 +175,7 @@ func (e *engine) launch(b *bucket) error {
 		KV:         runtime.Dense(e.cache, runtime.BF16, int64(e.pages), page, row),
 		BlockTable: runtime.Dense(e.in+b.tables.offset, runtime.S32, n, int64(b.width)),
 		KVLen:      lengths,
+		NewTokens:  1, // which store has just written; prompts were stored before Schedule
 		Schedule:   e.schedule,
 		Workspace:  e.workspace,
 		Out:        runtime.Dense(e.out+b.output.offset, runtime.BF16, n, 1, heads, latent),

@@ -81,7 +81,7 @@ class Decode:
         self.out, self.gap = gapped(batch, s_q, heads, self.latent, dtype=dtype)
         self.lse = torch.empty(batch, s_q, heads, dtype=torch.float32, device="cuda")
         self.arguments = {
-            "batch": batch, "splits": splits, "scale": SCALE, "lse_factor": math.log(2), "q_latent": self.parts[0], "q_rope": self.parts[1],
+            "batch": batch, "splits": splits, "new_tokens": 0, "scale": SCALE, "lse_factor": math.log(2), "q_latent": self.parts[0], "q_rope": self.parts[1],
             "kv": self.kv, "block_table": self.table, "kv_len": self.kv_len, "out": self.out, "lse": self.lse,
             **room(operation, batch=batch, splits=splits),
         }

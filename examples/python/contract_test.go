@@ -327,6 +327,10 @@ func TestDecode(t *testing.T) {
 				common.Reals["lse_factor"] = 1
 			}
 			if random.IntN(2) == 0 {
+				args.NewTokens = random.IntN(1 << 20)
+			}
+			common.Integers["new_tokens"] = args.NewTokens
+			if random.IntN(2) == 0 {
 				args.Q = random.gaps(m.DType, n, sq, heads, latent+rope)
 				common.Tensors["q_latent"], common.Tensors["q_rope"] = columns(args.Q, 0, latent), columns(args.Q, latent, rope)
 			} else {

@@ -264,7 +264,7 @@ func (b *Single) methods(f *jen.File) {
 			continue
 		}
 		size := fieldName(a.Name) + "Bytes"
-		integers := b.each(manifest.IntegerArgument, func(name string) jen.Code { return jen.Id(argumentName(name)) })
+		integers, given := b.sizing(a.Bytes)
 		f.Comment(fmt.Sprintf("%s returns the least size of %s in bytes, or why the arguments cannot be.", size, fieldName(a.Name)))
 		signature := f.Func().Params(receiver.Clone()).Id(size)
 		if len(integers) > 0 {
@@ -273,7 +273,7 @@ func (b *Single) methods(f *jen.File) {
 			signature.Params()
 		}
 		signature.Params(jen.Int64(), jen.Error()).Block(
-			jen.Return(jen.Id("k").Dot("launcher").Dot("BufferBytes").Call(append([]jen.Code{jen.Lit(a.Name)}, integers...)...)))
+			jen.Return(jen.Id("k").Dot("launcher").Dot("BufferBytes").Call(append([]jen.Code{jen.Lit(a.Name)}, given...)...)))
 		f.Line()
 	}
 	f.Comment("Kernel returns the loaded kernel, for its manifest and the compiler's warnings.")
@@ -281,6 +281,42 @@ func (b *Single) methods(f *jen.File) {
 	f.Line()
 	f.Comment("Close unloads the kernel, which must not be running.")
 	f.Func().Params(receiver.Clone()).Id("Close").Params().Error().Block(jen.Return(jen.Id("k").Dot("launcher").Dot("Close").Call()))
+}
+
+// sizing returns the integer arguments that a size follows from, and all that are
+// given to find it: 0 for others that may be 0.
+func (b *Single) sizing(size string) (from, given []jen.Code) {
+	l, used := b.Manifest.Launch, map[string]bool{}
+	var use func(text string)
+	use = func(text string) {
+		e, err := manifest.ParseExpr(text)
+		if err != nil {
+			return // Validate has told
+		}
+		e.Names(func(name string) {
+			if used[name] {
+				return
+			}
+			used[name] = true
+			for _, q := range l.Quantities {
+				if q.Name == name {
+					use(q.Value)
+				}
+			}
+		})
+	}
+	use(size)
+	for _, a := range l.Arguments {
+		switch {
+		case a.Kind != manifest.IntegerArgument:
+		case used[a.Name] || a.Min != "0":
+			from = append(from, jen.Id(argumentName(a.Name)))
+			given = append(given, jen.Id(argumentName(a.Name)))
+		default:
+			given = append(given, jen.Lit(0))
+		}
+	}
+	return from, given
 }
 
 // each makes code of the arguments of a kind.

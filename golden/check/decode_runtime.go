@@ -76,6 +76,7 @@ func (r *runtimeDecoder) run(s runtime.Stream, schedule, workspace buffer) error
 		},
 		BlockTable: runtime.Dense(call.table.ptr, runtime.S32, batch, int64(in.Width)),
 		KVLen:      kvLen,
+		NewTokens:  in.QLen, // all tokens are there, but a user would say so
 		Schedule:   planned,
 		Workspace:  runtime.Buffer{Ptr: workspace.ptr, Bytes: workspace.size},
 		Out:        call.rows.batched(call.out.ptr, dtype, batch, sq),

@@ -96,6 +96,9 @@ func (r *Runner) layerOnce(in *cases.Extend, m *memory) (results [][]byte, p *ru
 		Weights: runtime.Dense(up.values(c, "w_kv_b", in.Weights), t, int64(mod.Heads), int64(mod.Nope+mod.Value), int64(mod.Latent)),
 		Scale:   float32(c.SoftmaxScale()),
 	}
+	for i := range c.KVLen {
+		args.NewTokens = max(args.NewTokens, c.Queries(i)) // all tokens are there, but a user would say so
+	}
 	query := func(name string, values []float32, width int) runtime.Tensor {
 		rows := queryRows(c, in.Tokens(), width)
 		return rows.tensor(up.values(c, name, rows.spread(values)), t)

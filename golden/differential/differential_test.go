@@ -97,6 +97,9 @@ var combineCases = []CombineCase{
 	{Spec: templates.Spec{Heads: 64}, Counts: []int{33}},
 	{Spec: templates.Spec{Heads: 8, DType: "fp16"}, Counts: []int{9, 34}},
 	{Spec: templates.Spec{Heads: 64, DType: "fp16"}, Counts: []int{36}},
+	{Spec: templates.Spec{Heads: 8}, Counts: []int{64, 0, 33}}, // all under way at once
+	{Spec: templates.Spec{Heads: 8}, Counts: []int{65, 3, 129}},
+	{Spec: templates.Spec{Heads: 20}, Counts: []int{130}},
 }
 
 var streamCases = []StreamCase{

@@ -13,10 +13,11 @@ func TestMergeCaught(t *testing.T) {
 	testCaught(t, Merge, map[int][]problem{
 		narrow: decodeProblems(t, narrow, append(common,
 			fields{`"kv_len": [800], "splits": 12`, 4},            // half of a CTA
-			fields{`"kv_len": [2200], "splits": 34`, 4},           // a CTA, half vectors
 			fields{`"kv_len": [1100, 600, 600], "splits": 17`, 4}, // a CTA
+			fields{`"kv_len": [2200], "splits": 34`, 4},           // half vectors, once
+			fields{`"kv_len": [4200], "splits": 66`, 4},           // half vectors, in rounds
 		)...),
-		wide:   decodeProblems(t, wide, common...),
+		wide:   decodeProblems(t, wide, append(common, fields{`"kv_len": [800], "splits": 12`, 4})...),
 		teamed: decodeProblems(t, teamed, common...),
 		twoTokens: decodeProblems(t, twoTokens,
 			fields{`"q_len": 2, "kv_len": [65], "splits": 2`, 4},

@@ -192,6 +192,7 @@ func (b *Bench) placeTensors(s Shape, n int, m *memory) (*call, error) {
 			KV:         runtime.Dense(b.pool, runtime.BF16, b.pages, pageTokens, record),
 			BlockTable: runtime.Dense(tables+runtime.Ptr(int64(i)*batch*width*4), runtime.S32, batch, width),
 			KVLen:      kvLen,
+			NewTokens:  s.SQ,
 			Out:        runtime.Dense(out, runtime.BF16, batch, sq, heads, latent),
 			LSE:        runtime.Dense(lse, runtime.F32, batch, sq, heads),
 			Scale:      softmaxScale,
