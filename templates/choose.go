@@ -10,27 +10,27 @@ type blockCost struct {
 	start, tile float64
 }
 
-// The costs were fitted to decode steps of 62 shapes, up to 64 requests, on an
+// The costs were fitted to decode steps of 84 shapes, up to 64 requests, on an
 // H200 (mlagen bench -variant all, 2026-11-30; golden/perf/decode.md). In that
 // table they tell the times to 3 % on average where a row block is not far from
-// the best, and the row block they choose is 0.04 % slower than the best, 1.6 % at
+// the best, and the row block they choose is 0.12 % slower than the best, 3.2 % at
 // worst. Blocks of 40 rows have two teams.
 var blockCosts = []blockCost{
-	{8, 3.50, 1.057}, {16, 3.78, 1.127}, {24, 3.79, 1.273}, {32, 4.48, 1.268}, {40, 7.87, 1.165}, {64, 4.98, 1.512},
+	{8, 2.985, 1.084}, {16, 3.119, 1.115}, {24, 3.773, 1.132}, {32, 3.979, 1.274}, {40, 5.956, 1.228}, {64, 3.565, 1.555},
 }
 
 const (
 	// pageMicroseconds is how often a page of its own reaches each of costSMs
 	// SMs that read side by side: the memory's pace.
-	pageMicroseconds = 2.188
+	pageMicroseconds = 2.133
 	costSMs          = 132
 
-	togetherTile = 0.796   // a tile of 8 rows where two row blocks begin together
-	pairTiles    = 2.731   // what merging a request of two pieces costs, in tiles
-	itemTiles    = 3.478   // what a further request of the same CTA costs, in tiles
-	mergeRate    = 1.668e6 // bytes of partial results that a microsecond merges
-	mergeStart   = 0.381   // microseconds more, of any merge
-	sharedMerge  = 0.060   // and of one that is shared by warps
+	togetherTile = 0.901   // a tile of 8 rows where two row blocks begin together
+	pairTiles    = 2.853   // what merging a request of two pieces costs, in tiles
+	itemTiles    = 2.166   // what a further request of the same CTA costs, in tiles
+	mergeRate    = 1.416e6 // bytes of partial results that a microsecond merges
+	mergeStart   = 0.066   // microseconds more, of any merge
+	sharedMerge  = 0.038   // and of one that is shared by warps
 )
 
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
