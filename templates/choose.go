@@ -10,27 +10,27 @@ type blockCost struct {
 	start, tile float64
 }
 
-// The costs were fitted to decode steps of 84 shapes, up to 64 requests, on an
-// H200 (mlagen bench -variant all, 2026-11-30; golden/perf/decode.md). In that
-// table they tell the times to 3 % on average where a row block is not far from
-// the best, and the row block they choose is 0.12 % slower than the best, 3.2 % at
+// The costs were fitted to decode steps of 144 shapes, up to 64 requests, on two
+// H200s (mlagen bench -variant all, 2026-11-30; golden/perf/decode.md). In those
+// tables they tell the times to 3 % on average where a row block is not far from
+// the best, and the row block they choose is 0.07 % slower than the best, 3.2 % at
 // worst. Blocks of 40 rows have two teams.
 var blockCosts = []blockCost{
-	{8, 2.985, 1.084}, {16, 3.119, 1.115}, {24, 3.773, 1.132}, {32, 3.979, 1.274}, {40, 5.956, 1.228}, {64, 3.565, 1.555},
+	{8, 2.966, 1.124}, {16, 3.187, 1.156}, {24, 3.954, 1.149}, {32, 3.746, 1.306}, {40, 6.054, 1.227}, {64, 3.845, 1.554},
 }
 
 const (
 	// pageMicroseconds is how often a page of its own reaches each of costSMs
 	// SMs that read side by side: the memory's pace.
-	pageMicroseconds = 2.133
+	pageMicroseconds = 2.097
 	costSMs          = 132
 
-	togetherTile = 0.901   // a tile of 8 rows where two row blocks begin together
-	pairTiles    = 2.853   // what merging a request of two pieces costs, in tiles
-	itemTiles    = 2.166   // what a further request of the same CTA costs, in tiles
-	mergeRate    = 1.416e6 // bytes of partial results that a microsecond merges
-	mergeStart   = 0.066   // microseconds more, of any merge
-	sharedMerge  = 0.038   // and of one that is shared by warps
+	togetherTile = 0.926   // a tile of 8 rows where two row blocks begin together
+	pairTiles    = 2.827   // what merging a request of two pieces costs, in tiles
+	itemTiles    = 2.021   // what a further request of the same CTA costs, in tiles
+	mergeRate    = 1.475e6 // bytes of partial results that a microsecond merges
+	mergeStart   = 0.079   // microseconds more, of any merge
+	sharedMerge  = 0.018   // and of one that is shared by warps
 )
 
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
