@@ -42,37 +42,36 @@ func kvTensor(k *gen.Kernel, s Spec) gen.TensorMap {
 // newDecodeCTA declares the kernel's parameters.
 func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	k.Cluster(s.Cluster)
-	c := &decodeCTA{
+	return &decodeCTA{
 		k: k, s: s,
 		kv:          kvTensor(k, s),
 		queries:     queryReader(k, s),
 		table:       k.Pointer("block_table", isa.S32),
 		tableStride: k.Scalar("block_table_stride", isa.S64),
 		kvLen:       k.Pointer("kv_len", isa.S32),
+		newTokens:   k.Scalar("new_tokens", isa.S32),
+		todo:        workReader(k),
+		result:      resultWriter(k, s).pairs(),
 	}
-	if s.loadsEarly() {
-		c.newTokens = k.Scalar("new_tokens", isa.S32)
-	}
-	c.todo = workReader(k)
-	c.result = resultWriter(k, s).pairs()
-	return c
 }
 
-// loadsEarly reports whether a CTA's first pages are loaded before the kernel ahead
-// has ended. CTAs with 64 rows start too late to gain by it, and disturb that
-// kernel's merge.
-func (s Spec) loadsEarly() bool { return !s.rowsOnM() }
-
 // earlyEnd returns the end of an item's pages that are loaded before the kernel
-// ahead has ended: the first, or the first two of a long item, which were in the
-// cache before the schedule was made.
+// ahead has ended: the first or the first two, as far as they were in the cache
+// before the schedule was made. How many was found by trying (golden/perf/decode.md).
+// With 64 rows CTAs start late, and what they load early disturbs the merge ahead:
+// none where there is one.
 func (c *decodeCTA) earlyEnd(it item) gen.Value {
 	k, s := c.k, c.s
-	long := 32 // pages that read best with two, from whole runs (golden/perf/decode.md)
-	if s.BlockH <= 16 && s.RowBlocks() == 1 {
-		long = 8
+	var ahead gen.Value
+	if s.rowsOnM() {
+		ahead = k.Select(it.combined(), k.Int(0), k.Int(2))
+	} else {
+		long := 32 // pages
+		if s.BlockH <= 16 && s.RowBlocks() == 1 {
+			long = 8
+		}
+		ahead = k.Select(it.end.Sub(it.begin).Ge(long), k.Int(2), k.Int(1))
 	}
-	ahead := k.Select(it.end.Sub(it.begin).Ge(long), k.Int(2), k.Int(1))
 	whole := c.kvLen.At(it.request).Load(0).Sub(c.newTokens.Read()).Shr(pageShift)
 	return it.begin.Add(ahead).Min(whole)
 }
@@ -118,15 +117,9 @@ func (c *decodeCTA) loadPages(ring *gen.Pipeline) {
 			pages := c.table.At(it.request.Extend().Mul(c.tableStride.Read()))
 			next := k.Var(k.Int(0))
 			k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
-			wait := func(gen.Value) {}
-			if c.s.loadsEarly() {
-				early := c.earlyEnd(it)
-				wait = func(t gen.Value) { k.If(t.Ge(early), k.WaitForPreviousGrid) }
-			} else {
-				k.WaitForPreviousGrid()
-			}
+			early := c.earlyEnd(it)
 			k.For("page", it.begin, it.end, 1, func(t gen.Value) {
-				wait(t)
+				k.If(t.Ge(early), k.WaitForPreviousGrid)
 				page := k.Var(next.Value)
 				k.If(t.Add(1).Lt(it.end), func() { next.Set(pages.At(t).Load(1)) })
 				tiles.Load(c.kv, policy, k.Int(0), page.Value)

@@ -76,13 +76,9 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 	load := func() {
 		k.If(k.Warp().Eq(gen.Warpgroups(2)), func() { c.loadPages(ring) })
 	}
-	attending, loading := 240, 24 // registers per thread: the output alone is 128
-	if s.Cluster > 1 {
-		attending, loading = 232, 40 // copies to both CTAs take more
-	}
 	k.Roles(
-		gen.Role{Name: "attend", Warps: gen.Warpgroups(2), Registers: attending, Body: attend},
-		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: loading, Body: load},
+		gen.Role{Name: "attend", Warps: gen.Warpgroups(2), Registers: 232, Body: attend}, // the output alone is 128
+		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
 	if s.Cluster > 1 {

@@ -39,6 +39,11 @@ func (it item) paired() gen.Value {
 	return it.destination.Ge(pairedBit)
 }
 
+// combined reports whether decodeCombine merges the item.
+func (it item) combined() gen.Value {
+	return it.destination.Ge(0).And(it.destination.Lt(pairedBit))
+}
+
 // slot returns the item's slot, where it is not whole.
 func (it item) slot() gen.Value { return it.destination.And(maxSlots - 1) }
 

@@ -24,6 +24,7 @@ type benchFlags struct {
 	tokens, prefix             numbers
 	workspace                  int64
 	varlen, quick, noncausal   bool
+	cautious                   bool
 	sustained, pool            float64
 	replays, splits, invariant int
 	parallel                   int
@@ -48,6 +49,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.StringVar(&f.path, "path", "expand", "with -op extend: `path` to time, absorb, expand, or both")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
 	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
+	fs.BoolVar(&f.cautious, "cautious", false, "promise decode nothing of the cache; otherwise that no tokens but the step's own were written since the schedule")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
 	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
 	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
@@ -73,7 +75,9 @@ func (a *app) bench() *ffcli.Command {
 		LongHelp: `bench times decode as servers run it: random bf16 data, scattered pages, a cold
 cache (block tables rotate through a pool far larger than the L2), the schedule
 computed beforehand, a CUDA graph of many calls replayed in short bursts after
-rest, the combine kernel included; it prints the median. Before a shape is
+rest, the combine kernel included; it prints the median. Calls promise that no
+tokens but their own are new in the cache (runtime.DecodeArgs.NewTokens); with
+-cautious they do not. Before a shape is
 timed, random rows of it are compared with a float64 oracle. TB/s counts the
 cache, the queries and the outputs once, TFLOPS visible pairs only. The stream
 kernel's bandwidth of the same run stands beside. Compile times are the
@@ -161,18 +165,18 @@ the texts are told apart.`,
 // unnoticed; others are refused where it reads its own.
 var unusedFlags = map[string][]string{
 	"decode":    unusedByDecode,
-	"schedule":  unusedByDecode,
-	"stream":    {"heads", "sq", "batch", "kv", "varlen", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster", "teams", "piece-cost"},
+	"schedule":  append([]string{"cautious"}, unusedByDecode...),
+	"stream":    {"heads", "sq", "batch", "kv", "varlen", "cautious", "splits", "tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "block-m", "block-n", "stages", "cluster", "teams", "piece-cost"},
 	"upproject": unusedByProducts,
 	"absorb":    unusedByProducts,
-	"prefill":   {"tokens", "prefix", "workspace", "path", "parallel", "teams", "piece-cost"},
-	"extend":    {"tokens", "noncausal", "parallel"},
-	"load":      {"tokens", "prefix", "workspace", "path", "noncausal"},
+	"prefill":   {"cautious", "tokens", "prefix", "workspace", "path", "parallel", "teams", "piece-cost"},
+	"extend":    {"cautious", "tokens", "noncausal", "parallel"},
+	"load":      {"cautious", "tokens", "prefix", "workspace", "path", "noncausal"},
 }
 
 var (
 	unusedByDecode   = []string{"tokens", "prefix", "workspace", "path", "noncausal", "parallel", "block-m", "block-n"}
-	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "teams", "piece-cost"}
+	unusedByProducts = []string{"sq", "batch", "kv", "varlen", "cautious", "splits", "prefix", "workspace", "path", "noncausal", "parallel", "block-h", "teams", "piece-cost"}
 )
 
 // unused refuses flags that were given and have no say in the operation.

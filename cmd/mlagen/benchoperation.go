@@ -42,7 +42,7 @@ func (a *app) openBench(f *benchFlags, pool int64) (driver runtime.Driver, b *be
 	}
 	b, err = bench.New(bench.Config{
 		Driver: driver, Source: variants.Source{Tune: f.tune}, Stream: stream, Reference: reference,
-		PoolBytes: pool, Replays: replays, Splits: f.splits, Sustained: f.sustained,
+		PoolBytes: pool, Replays: replays, Splits: f.splits, Sustained: f.sustained, Cautious: f.cautious,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, driver.Close())

@@ -25,6 +25,7 @@ type Config struct {
 	// memory, at most 20 GB.
 	PoolBytes int64
 	Replays   int     // of which the median is reported
+	Cautious  bool    // decode promises nothing of the cache; otherwise that only the step's tokens are new
 	Splits    int     // forced pieces per request in Decode, 0 = the planner decides
 	Sustained float64 // seconds of replay without pause, 0 = none
 	Rows      int64   // of random data that the pool repeats, 0 = 58,243, 64 MiB; fewer are sooner made
