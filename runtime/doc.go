@@ -54,7 +54,7 @@
 //	err := decode.Schedule(stream, runtime.ScheduleArgs{…}) // once: deals the work to the device
 //	for each layer of the model {
 //		err = appendKV.Run(stream, runtime.AppendArgs{…})
-//		err = decode.Run(stream, runtime.DecodeArgs{…})
+//		err = decode.Run(stream, runtime.DecodeArgs{NewTokens: 1, …})
 //	}
 //
 // Each call queues its kernels and returns; none waits for the device. A
@@ -62,6 +62,14 @@
 // what one of them needs of another it waits for. A kernel of the caller's own that
 // lets its dependents start early, and writes lengths, tables or the schedule, must
 // have another between it and Run.
+//
+// NewTokens is a promise: that since Schedule was launched nothing was written to
+// the cache but so many of each request's newest tokens. Decode then reads the
+// other pages while the kernel ahead still runs, which makes a step of few tokens up
+// to a quarter shorter. Whoever fills older slots between Schedule and Run, as with
+// a prompt of which only the last token is a query, must count them or leave it 0,
+// for the numbers would be wrong and nobody would say so. The emulator tells
+// (missing-grid-dependency).
 //
 // # Graphs
 //
