@@ -33,21 +33,3 @@ func (st weightedSum) raise(k *gen.Kernel, row int, top gen.Value) (reference ge
 	}
 	return reference
 }
-
-// merge adds a saved state.
-func (st weightedSum) merge(k *gen.Kernel, from gen.Region) {
-	head := from.LoadVector(0, 4)
-	var acc []gen.Value
-	for e := 0; e < len(st.acc); e += 4 {
-		acc = append(acc, from.LoadVector(4+e, 4)...)
-	}
-	for row := range 2 {
-		weight := head[row].Sub(st.raise(k, row, head[row])).Exp2()
-		st.total[row].Set(head[2+row].MulAdd(weight, st.total[row]))
-		for e, a := range st.acc {
-			if st.rowIndex(e) == row {
-				a.Set(acc[e].MulAdd(weight, a))
-			}
-		}
-	}
-}

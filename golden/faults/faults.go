@@ -132,7 +132,7 @@ var Decode = []Fault{
 	{"waiter's phase never flips", decode, wide, `(bra L\d+_await;\n(?:.*\n){0,3}?\txor\.b32 %r\d+, %r\d+), 1(;(?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 0, "$1, 0$2"},
 	{"threads decide about references by themselves", decode, narrow, `bar\.red\.or\.pred (%p\d+), 1, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
 	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
-	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 240`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
+	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 232`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
 
 	// The kernel with two teams, which meet when an item is over.
 	{"a team begins before the other has loaded its queries", decode, teamed, `bar\.sync 1, 256;`, 0, "bar.arrive 1, 256;"},
