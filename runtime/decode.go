@@ -184,8 +184,9 @@ type DecodeArgs struct {
 	// NewTokens, where it is not 0, promises that the cache was complete before
 	// Schedule was launched, but for at most so many of each request's newest tokens:
 	// those of the step, s_q as a rule, which kernels between Schedule and Run may
-	// write. Pages without them are then read before the kernel ahead of Run has ended,
-	// which saves up to 2 µs. 0 promises nothing: any token may have just been written.
+	// write. The first of the pages without them may then be read before the kernel
+	// ahead of Run has ended, which saves up to 2 µs. 0 promises nothing: any token may
+	// have just been written.
 	NewTokens int
 
 	Schedule  Buffer // as Schedule filled it; Run counts in it: two runs with one schedule must not overlap

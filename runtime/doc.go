@@ -63,13 +63,13 @@
 // lets its dependents start early, and writes lengths, tables or the schedule, must
 // have another between it and Run.
 //
-// NewTokens is a promise: that since Schedule was launched nothing was written to
-// the cache but so many of each request's newest tokens. Decode then reads the
-// other pages while the kernel ahead still runs, which makes a step of few tokens up
-// to a quarter shorter. Whoever fills older slots between Schedule and Run, as with
-// a prompt of which only the last token is a query, must count them or leave it 0,
-// for the numbers would be wrong and nobody would say so. The emulator tells
-// (missing-grid-dependency).
+// NewTokens is a promise: that since Schedule was launched at most so many of each
+// request's newest tokens were written to the cache. Decode may then read the first
+// of the pages without them while the kernel ahead still runs, which makes a step of
+// few tokens up to a fifth shorter. Whoever fills older slots between Schedule and
+// Run, as with a prompt of which only the last token is a query, must count them or
+// leave it 0: the numbers would be wrong, and a GPU would not say so. The emulator
+// does (missing-grid-dependency).
 //
 // # Graphs
 //

@@ -49,7 +49,7 @@ func (a *app) bench() *ffcli.Command {
 	fs.StringVar(&f.path, "path", "expand", "with -op extend: `path` to time, absorb, expand, or both")
 	fs.BoolVar(&f.varlen, "varlen", false, "draw each request's length evenly from 1 to -kv")
 	fs.BoolVar(&f.noncausal, "noncausal", false, "with -op prefill: every query sees every key")
-	fs.BoolVar(&f.cautious, "cautious", false, "promise decode nothing of the cache; otherwise that no tokens but the step's own were written since the schedule")
+	fs.BoolVar(&f.cautious, "cautious", false, "promise nothing of the cache; without it calls promise that only the step's own tokens were written since the schedule")
 	fs.StringVar(&f.anchors, "anchors", "", "CSV `files` of other implementations' times, comma-separated: run their shapes and compare; lists select among them")
 	fs.Float64Var(&f.sustained, "sustained", 0, "also replay every shape without pause for so many `seconds`, and read power, clock and energy meanwhile")
 	fs.StringVar(&f.variant, "variant", "chosen", "`which` row blocks to time: the chosen one, or all that suit the rows, to check the choice")
@@ -77,11 +77,11 @@ cache (block tables rotate through a pool far larger than the L2), the schedule
 computed beforehand, a CUDA graph of many calls replayed in short bursts after
 rest, the combine kernel included; it prints the median. Calls promise that no
 tokens but their own are new in the cache (runtime.DecodeArgs.NewTokens); with
--cautious they do not. Before a shape is
-timed, random rows of it are compared with a float64 oracle. TB/s counts the
-cache, the queries and the outputs once, TFLOPS visible pairs only. The stream
-kernel's bandwidth of the same run stands beside. Compile times are the
-driver's; a kernel from the cache (mlagen cache) has none.
+-cautious they do not. Before a shape is timed, random rows of it are compared
+with a float64 oracle. TB/s counts the cache, the queries and the outputs once,
+TFLOPS visible pairs only. The stream kernel's bandwidth of the same run stands
+beside. Compile times are the driver's; a kernel from the cache (mlagen cache)
+has none.
 
 Tables of anchors hold other libraries' times, in columns heads,s_q,batch,kv_len,
 causal,varlen and NAME_us for each; their shapes are run.

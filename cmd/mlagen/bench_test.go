@@ -91,3 +91,13 @@ func TestBenchUnusedFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchKeepsTime: a device without a clock is refused before anything is made.
+func TestBenchKeepsTime(t *testing.T) {
+	for _, op := range []string{"decode", "schedule", "stream", "prefill", "extend", "absorb"} {
+		code, _, stderr := mlagen("bench", "-op", op, "-device", "emu")
+		if code != 2 || !strings.Contains(stderr, "-device emu keeps no time") {
+			t.Errorf("%s: code %d, %s", op, code, stderr)
+		}
+	}
+}

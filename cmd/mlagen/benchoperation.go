@@ -29,6 +29,9 @@ func (a *app) openBench(f *benchFlags, pool int64) (driver runtime.Driver, b *be
 	if err != nil {
 		return nil, nil, err
 	}
+	if d.emulated {
+		return nil, nil, usagef("-device %s keeps no time: bench on a GPU (-device cuda); mlagen plan estimates without one", d.name)
+	}
 	stream, err := variants.Build("stream", templates.Spec{})
 	if err != nil {
 		return nil, nil, err
