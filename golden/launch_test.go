@@ -313,7 +313,7 @@ func compareDecode(t *testing.T, s templates.Spec, batch, splits int, d *runtime
 		c.tensors["q_latent"], c.tensors["q_rope"] = a.QLatent, a.QRope
 	}
 	if random.IntN(2) == 0 {
-		a.NewTokens = 1 + random.IntN(math.MaxInt32)
+		a.NewTokens = s.SQ + random.IntN(math.MaxInt32-s.SQ)
 	}
 	c.integers["new_tokens"] = int64(a.NewTokens)
 	n.take()

@@ -128,6 +128,25 @@ func TestLayerLaunches(t *testing.T) {
 	}
 }
 
+// TestLayerNewTokens: a promise of fewer new tokens than a request of the plan has is
+// refused, one of as many holds for groups with more places.
+func TestLayerNewTokens(t *testing.T) {
+	dev, l := paperLayer(t)
+	for most, requests := range map[int][]plan.Request{200: someRequests, 3: {{New: 3, Prefix: 90}, {New: 1}}, 1: {{New: 1, Prefix: 5}}, 0: {{Prefix: 5}}} {
+		p, err := l.Plan(requests, runtime.LayerOptions{})
+		must(t, err)
+		a := paperArgs(p)
+		must(t, l.Schedule(dev, a.LayerStep))
+		for n, right := range map[int]bool{-1: false, 0: true, 1: most <= 1, most: true, most + 5: true, most - 1: most == 1} {
+			a.NewTokens, dev.launches = n, nil
+			err := l.Run(dev, a)
+			if right != (err == nil) && p.QueryTokens > 0 || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("new tokens: was %d, must be 0", n)) || err != nil && len(dev.launches) > 0 {
+				t.Errorf("%v, %d promised: %v", requests, n, err)
+			}
+		}
+	}
+}
+
 // TestLayerAllocatesNothing: what is called for every layer of a model leaves no
 // garbage.
 func TestLayerAllocatesNothing(t *testing.T) {

@@ -3,7 +3,9 @@ package golden_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -15,67 +17,56 @@ import (
 	"github.com/mlagen/mlagen/templates"
 )
 
-// TestNewTokens: in a step that appends tokens and attends, and whose appending
-// kernel lets decode start early, the promise that these are the only ones since
-// the schedule changes no bit, and nothing is read before it is there. A broken
-// promise is found by the observers, and so is a kernel that reads too much.
-func TestNewTokens(t *testing.T) {
-	appendKV, err := buildVariant("append-kv", templates.Spec{})
-	must(t, err)
-	for _, spec := range []templates.Spec{{Heads: 3}, {Heads: 12}, {Heads: 40}, {Heads: 70}} { // of all families
-		v, err := source{spec}.Decode(runtime.DecodeShape{Heads: spec.Heads, SQ: 1, Latent: 512, Rope: 64, Page: 64, DType: runtime.BF16})
-		must(t, err)
-		step := func(v runtime.DecodeVariants, written, promised int) ([]byte, error) {
-			return appendAndAttend(t, v, appendKV, spec.Heads, written, promised)
-		}
-		t.Run(fmt.Sprintf("heads=%d", spec.Heads), func(t *testing.T) {
-			for _, written := range []int{1, 3, 70} {
-				cautious, err := step(v, written, 0)
-				must(t, err)
-				early, err := step(v, written, written)
-				if err != nil {
-					t.Errorf("%d new tokens, so many promised: %v", written, err)
-				}
-				if !bytes.Equal(cautious, early) {
-					t.Errorf("%d new tokens: a promise changes the result", written)
-				}
-			}
-			if _, err := step(v, 70, 1); err == nil || !strings.Contains(err.Error(), "missing-grid-dependency") {
-				t.Errorf("70 new tokens, 1 promised: not found: %v", err)
-			}
-			text, err := faults.Fault{Kernel: "absorb_decode", Pattern: `ld\.param\.b32 (%r\d+), \[new_tokens\];`, Replace: "mov.b32 $1, -63;"}.Plant(v.Decode.PTX)
-			must(t, err)
-			m, faulty := *v.Decode.Manifest, v
-			m.PTXSHA256 = ""
-			faulty.Decode = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
-			if _, err := step(faulty, 1, 1); err == nil || !strings.Contains(err.Error(), "missing-grid-dependency") {
-				t.Errorf("a kernel that takes no heed of new tokens was not found: %v", err)
-			}
-		})
-	}
+// appendStep is a decode step as a model with layers makes it: the cache is filled
+// by one kernel, the schedule is made, and for each layer another kernel, which lets
+// the next start early, appends the newest tokens.
+type appendStep struct {
+	spec    templates.Spec
+	splits  int
+	sms     int
+	layers  int
+	lengths []int32
+	shared  bool // the first page of all requests is one
+	written int  // newest tokens of each request that are appended
+	seed    uint64
 }
 
-// appendAndAttend runs a step of two requests, whose newest tokens it appends after
-// the schedule was made, and returns the bytes of the output.
-func appendAndAttend(t *testing.T, v runtime.DecodeVariants, appendKV runtime.Variant, heads, written, promised int) ([]byte, error) {
+// notFound reports that the observers did not find what is read too early.
+func notFound(err error) bool {
+	return err == nil || !strings.Contains(err.Error(), "missing-grid-dependency")
+}
+
+// decodeSource returns the kernels of the step's spec.
+func (a appendStep) decodeSource() (runtime.DecodeVariants, error) {
+	s := a.spec.WithDefaults()
+	return source{a.spec}.Decode(runtime.DecodeShape{Heads: s.Heads, SQ: s.SQ, Latent: s.Latent, Rope: s.Rope, Page: s.Page, DType: runtime.DType(s.DType)})
+}
+
+// run executes the step with a promise and returns the bytes of outputs and LSEs.
+func (a appendStep) run(t *testing.T, v runtime.DecodeVariants, promised int) (result []byte, err error) {
 	t.Helper()
-	driver, err := emu.Open(emu.Options{Programs: programs, SMs: 4})
+	spec := a.spec.WithDefaults()
+	dt, sq, heads := runtime.DType(spec.DType), int64(spec.SQ), int64(spec.Heads)
+	batch := len(a.lengths)
+	driver, err := emu.Open(emu.Options{Programs: programs, SMs: a.sms, Seed: a.seed})
 	must(t, err)
 	s, err := driver.NewStream()
 	must(t, err)
 	d, err := runtime.LoadDecode(driver, v)
 	must(t, err)
-	a, err := runtime.LoadAppendKV(driver, appendKV)
+	appended, err := buildVariant("append-kv", templates.Spec{Latent: spec.Latent, Rope: spec.Rope, DType: spec.DType})
 	must(t, err)
-	defer func() { must(t, d.Close()); must(t, a.Close()) }()
+	k, err := runtime.LoadAppendKV(driver, appended)
+	must(t, err)
+	defer func() { err = errors.Join(err, d.Close(), k.Close(), s.Destroy(), driver.Close()) }()
 
 	put := func(name string, data []byte) runtime.Ptr {
-		at, err := driver.Alloc(name, int64(len(data)))
+		at, err := driver.Alloc(name, max(16, int64(len(data))))
 		must(t, err)
 		must(t, driver.Upload(at, data))
 		return at
 	}
-	r := rand.New(rand.NewPCG(1, 30))
+	r := rand.New(rand.NewPCG(a.seed, 30))
 	random := func(name string, shape ...int64) runtime.Tensor {
 		n := int64(1)
 		for _, d := range shape {
@@ -85,43 +76,100 @@ func appendAndAttend(t *testing.T, v runtime.DecodeVariants, appendKV runtime.Va
 		for i := range x {
 			x[i] = float32(r.NormFloat64())
 		}
-		return runtime.Dense(put(name, dtype.BF16.Encode(nil, x)), runtime.BF16, shape...)
+		return runtime.Dense(put(name, dtype.Type(spec.DType).Encode(nil, x)), dt, shape...)
 	}
-	const pages, width = 8, 4
-	lengths := []int32{256, max(40, int32(written))} // new tokens in a last page, which is full, and in a first
-	table := []int32{3, 5, 0, 6, 2, 7, 1, 4}
-	kvLen := runtime.Dense(put("kv_len", words(lengths)), runtime.S32, 2)
-	schedule := runtime.Buffer{Bytes: d.ScheduleBytes(2, 0)}
-	schedule.Ptr = put("schedule", make([]byte, schedule.Bytes))
-	workspace := runtime.Buffer{Bytes: d.WorkspaceBytes(2, 0)}
-	workspace.Ptr = put("workspace", make([]byte, workspace.Bytes))
-	kv := random("kv", pages, 64, 576)
-	out, lse := random("out", 2, 1, int64(heads), 512), put("lse", make([]byte, 2*heads*4))
-	var slots []int64
-	for i, n := range lengths {
-		for token := int(n) - written; token < int(n); token++ {
-			slots = append(slots, int64(table[i*width+token/64])*64+int64(token%64))
+	table, width, pages := a.table(r)
+	old, fresh := a.slots(table, width)
+	store := func(kv runtime.Tensor, slots []int64) {
+		if n := int64(len(slots)); n > 0 {
+			must(t, k.Run(s, runtime.AppendArgs{Latent: random("latent", n, int64(spec.Latent)), RopeKey: random("rope_key", n, int64(spec.Rope)), KV: kv,
+				Slots: runtime.Dense(put("slots", encodeSlots(slots)), runtime.S64, n)}))
 		}
 	}
-	latent, rope := random("latent", int64(len(slots)), 512), random("rope_key", int64(len(slots)), 64)
-	q := random("q", 2, 1, int64(heads), 576)
-	where := runtime.Dense(put("slots", encodeSlots(slots)), runtime.S64, int64(len(slots)))
-
-	must(t, d.Schedule(s, runtime.ScheduleArgs{Batch: 2, KVLen: kvLen, Buffer: schedule}))
-	must(t, a.Run(s, runtime.AppendArgs{Latent: latent, RopeKey: rope, KV: kv, Slots: where}))
-	err = d.Run(s, runtime.DecodeArgs{
-		Batch: 2, Q: q, KV: kv, BlockTable: runtime.Dense(put("block_table", words(table)), runtime.S32, 2, width), KVLen: kvLen, NewTokens: promised,
-		Schedule: schedule, Workspace: workspace, Out: out, LSE: runtime.Dense(lse, runtime.F32, 2, 1, int64(heads)), Scale: 0.07,
-	})
-	if err == nil {
-		err = s.Synchronize()
+	kvLen := runtime.Dense(put("kv_len", words(a.lengths)), runtime.S32, int64(batch))
+	tables := runtime.Dense(put("block_table", words(table)), runtime.S32, int64(batch), int64(width))
+	schedule := runtime.Buffer{Bytes: d.ScheduleBytes(batch, a.splits)}
+	schedule.Ptr = put("schedule", make([]byte, schedule.Bytes))
+	workspace := runtime.Buffer{Bytes: d.WorkspaceBytes(batch, a.splits)}
+	workspace.Ptr = put("workspace", make([]byte, workspace.Bytes))
+	var caches []runtime.Tensor
+	for range a.layers {
+		caches = append(caches, random("kv", int64(pages), int64(spec.Page), int64(spec.Width())))
+		store(caches[len(caches)-1], old)
 	}
-	if err != nil {
+	must(t, d.Schedule(s, runtime.ScheduleArgs{Batch: batch, Splits: a.splits, KVLen: kvLen, Buffer: schedule}))
+	rows := int64(batch) * sq * heads
+	results := map[runtime.Ptr]int64{}
+	var order []runtime.Ptr
+	for _, kv := range caches {
+		q, out := random("q", int64(batch), sq, heads, int64(spec.Width())), random("out", int64(batch), sq, heads, int64(spec.Latent))
+		lse := put("lse", make([]byte, 4*rows))
+		store(kv, fresh)
+		if err := d.Run(s, runtime.DecodeArgs{
+			Batch: batch, Splits: a.splits, Q: q, KV: kv, BlockTable: tables, KVLen: kvLen, NewTokens: promised,
+			Schedule: schedule, Workspace: workspace, Out: out, LSE: runtime.Dense(lse, runtime.F32, int64(batch), sq, heads), Scale: 0.07,
+		}); err != nil {
+			return nil, err
+		}
+		results[out.Ptr], results[lse] = rows*int64(spec.Latent)*dt.Bytes(), 4*rows
+		order = append(order, out.Ptr, lse)
+	}
+	if err := s.Synchronize(); err != nil {
 		return nil, err
 	}
-	result := make([]byte, 2*heads*512*2)
-	must(t, driver.Download(result, out.Ptr))
+	for _, at := range order {
+		part := make([]byte, results[at])
+		must(t, driver.Download(part, at))
+		result = append(result, part...)
+	}
 	return result, findings(driver)
+}
+
+// table returns a block table with its width and how many pages there are: scattered
+// pages, and behind each request's last an entry that means nothing.
+func (a appendStep) table(r *rand.Rand) (table []int32, width, pages int) {
+	for _, n := range a.lengths {
+		used := (max(0, int(n)) + 63) / 64
+		width, pages = max(width, used+1), pages+used
+	}
+	pages++
+	ids := r.Perm(pages)
+	for _, n := range a.lengths {
+		for p := range width {
+			switch {
+			case p*64 >= int(n):
+				table = append(table, pick[int32](r, -1, math.MaxInt32, math.MinInt32, 1<<20))
+			case p == 0 && a.shared:
+				table = append(table, int32(ids[0]))
+			default:
+				table = append(table, int32(ids[len(ids)-1]))
+				ids = ids[:len(ids)-1]
+			}
+		}
+	}
+	return table, width, pages
+}
+
+// slots returns the cache's slots of older tokens and of the newest, each once.
+func (a appendStep) slots(table []int32, width int) (old, fresh []int64) {
+	seen := map[int64]bool{}
+	for _, newest := range []bool{true, false} {
+		for i, n := range a.lengths {
+			for token := range max(0, int(n)) {
+				slot := int64(table[i*width+token/64])*64 + int64(token%64)
+				if newest != (token >= int(n)-a.written) || seen[slot] {
+					continue
+				}
+				seen[slot] = true
+				if newest {
+					fresh = append(fresh, slot)
+				} else {
+					old = append(old, slot)
+				}
+			}
+		}
+	}
+	return old, fresh
 }
 
 func encodeSlots(x []int64) (b []byte) {
@@ -129,4 +177,100 @@ func encodeSlots(x []int64) (b []byte) {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	return b
+}
+
+// TestNewTokens: a broken promise is found by the observers, and so is a kernel that
+// reads too much.
+func TestNewTokens(t *testing.T) {
+	for _, spec := range []templates.Spec{{Heads: 3}, {Heads: 12}, {Heads: 40}, {Heads: 70}} { // of all families
+		t.Run(fmt.Sprintf("heads=%d", spec.Heads), func(t *testing.T) {
+			v, err := appendStep{spec: spec}.decodeSource()
+			must(t, err)
+			// New tokens in a last page, which is full, and in a first.
+			a := appendStep{spec: spec, sms: 4, layers: 1, lengths: []int32{256, 70}, written: 70, seed: 1}
+			if _, err := a.run(t, v, 1); notFound(err) {
+				t.Errorf("70 new tokens, 1 promised: %v", err)
+			}
+			a.lengths, a.written = []int32{256, 40}, 1
+			text, err := faults.Fault{Kernel: "absorb_decode", Pattern: `ld\.param\.b32 (%r\d+), \[new_tokens\];`, Replace: "mov.b32 $1, -63;"}.Plant(v.Decode.PTX)
+			must(t, err)
+			m, faulty := *v.Decode.Manifest, v
+			m.PTXSHA256 = ""
+			faulty.Decode = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
+			if _, err := a.run(t, faulty, 1); notFound(err) {
+				t.Errorf("a kernel that takes no heed of new tokens: %v", err)
+			}
+			// One request's newest token is an older one of the other.
+			a = appendStep{spec: spec, sms: 4, layers: 1, lengths: []int32{64, 101}, written: 1, shared: true, seed: 1}
+			if _, err := a.run(t, v, 1); notFound(err) {
+				t.Errorf("a page of two requests: %v", err)
+			}
+			if _, err := a.run(t, v, 101-63); err != nil {
+				t.Errorf("a page of two requests, and as many promised as are new for either: %v", err)
+			}
+		})
+	}
+}
+
+// TestNewTokensBorders: a promise of one token less than is true is found where a
+// page is not read early for just this token, and holds nowhere else.
+func TestNewTokensBorders(t *testing.T) {
+	for _, spec := range []templates.Spec{{Heads: 8}, {Heads: 24}, {Heads: 40}, {Heads: 64}, {Heads: 128, Cluster: 2}, {Heads: 4, SQ: 2, Rope: 128, DType: "fp16"}} {
+		spec.Latent = 128
+		s := spec.WithDefaults()
+		v, err := appendStep{spec: spec}.decodeSource()
+		must(t, err)
+		for _, tokens := range []int{448, 449, 512, 1984, 1985} { // 7, 8, 8, 31 and 32 pages
+			ahead, long := 1, 32
+			if s.BlockH <= 16 {
+				long = 8
+			}
+			if s.BlockH == 64 || (tokens+63)/64 >= long {
+				ahead = 2
+			}
+			for _, settled := range []int{64*ahead - 1, 64 * ahead} {
+				a := appendStep{spec: spec, splits: 1, sms: s.RowBlocks(), layers: 1, lengths: []int32{int32(tokens)}, written: tokens - settled, seed: 3}
+				if _, err := a.run(t, v, a.written); err != nil {
+					t.Errorf("%+v, %d tokens, %d of them old: %v", spec, tokens, settled, err)
+				}
+				if _, err := a.run(t, v, a.written-1); notFound(err) != (settled%64 == 0) {
+					t.Errorf("%+v, %d tokens, %d of them old, and one more promised: %v", spec, tokens, settled, err)
+				}
+			}
+		}
+	}
+}
+
+// TestNewTokensDrawn: promises that hold change no bit, whatever the step.
+func TestNewTokensDrawn(t *testing.T) {
+	specs := []templates.Spec{
+		{Heads: 3}, {Heads: 16, BlockH: 8}, {Heads: 16}, {Heads: 24}, {Heads: 32, BlockH: 16}, {Heads: 40}, {Heads: 40, Teams: 1}, {Heads: 70}, {Heads: 128, Cluster: 2},
+		{Heads: 8, DType: "fp16"}, {Heads: 64, DType: "fp16"}, {Heads: 8, Latent: 128, Stages: 2}, {Heads: 16, Latent: 256}, {Heads: 64, Latent: 128}, {Heads: 40, Rope: 128},
+		{Heads: 16, SQ: 2}, {Heads: 2, SQ: 7, BlockH: 8}, {Heads: 64, SQ: 2, Cluster: 2},
+	}
+	n := len(specs)
+	if testing.Short() {
+		n = len(specs) / 2
+	}
+	for i := range n {
+		r := rand.New(rand.NewPCG(uint64(i), 99))
+		a := appendStep{spec: specs[i%len(specs)], splits: pick(r, 0, 0, 0, 1, 2, 3, 5), layers: 1 + r.IntN(2), seed: r.Uint64()}
+		s := a.spec.WithDefaults()
+		a.sms, a.written = max(s.RowBlocks(), pick(r, 1, 2, 3, 4, 8, 13)), pick(r, 1, s.SQ, s.SQ+1, 63, 64, 65, 130)
+		for range 1 + r.IntN(5) {
+			w := a.written
+			a.lengths = append(a.lengths, int32(pick(r, -1, math.MinInt32, 0, 1, w, w-1, w+63, w+64, w+65, w+127, w+128, 64, 128, 300, 64+r.IntN(500))))
+		}
+		v, err := a.decodeSource()
+		must(t, err)
+		cautious, err := a.run(t, v, 0)
+		if err != nil {
+			t.Fatalf("%+v: %v", a, err)
+		}
+		for _, promised := range []int{max(a.written, s.SQ), max(a.written, s.SQ) + r.IntN(130), math.MaxInt32} {
+			if early, err := a.run(t, v, promised); err != nil || !bytes.Equal(cautious, early) {
+				t.Errorf("%+v, %d promised: bits differ, or %v", a, promised, err)
+			}
+		}
+	}
 }

@@ -182,11 +182,12 @@ type DecodeArgs struct {
 	KVLen      Tensor // s32 [batch], as in Schedule
 
 	// NewTokens, where it is not 0, promises that the cache was complete before
-	// Schedule was launched, but for at most so many of each request's newest tokens:
-	// those of the step, s_q as a rule, which kernels between Schedule and Run may
-	// write. The first of the pages without them may then be read before the kernel
-	// ahead of Run has ended, which saves up to 2 µs. 0 promises nothing: any token may
-	// have just been written.
+	// Schedule was launched, but for at most so many of each request's newest tokens,
+	// which kernels between Schedule and Run may write: as a rule s_q, and not less. It
+	// counts positions of the request that reads, whoever writes them: of a page that
+	// another request fills in the same step all tokens are new. The first of the pages
+	// without new tokens may then be read before the kernel ahead of Run has ended,
+	// which saves up to 2 µs. 0 promises nothing.
 	NewTokens int
 
 	Schedule  Buffer // as Schedule filled it; Run counts in it: two runs with one schedule must not overlap

@@ -121,7 +121,7 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	if err := a.Tuning.check(); err != nil {
 		return err
 	}
-	if err := newTokens(a.NewTokens); err != nil {
+	if err := newTokens(a.NewTokens, d.model.SQ, "query tokens of a request"); err != nil {
 		return err
 	}
 	if v.newTokens = int64(a.NewTokens); v.newTokens == 0 {
@@ -148,10 +148,11 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 	return nil
 }
 
-// newTokens checks a promise about the cache.
-func newTokens(n int) error {
-	if n < 0 || n > math.MaxInt32 {
-		return argumentError("new tokens", fmt.Sprintf("0 where any token may have just been written, or at most %d", math.MaxInt32), "was %d", n)
+// newTokens checks a promise about the cache: a request's query tokens, at least so
+// many, are new.
+func newTokens(n, least int, of string) error {
+	if n != 0 && n < least || n < 0 || n > math.MaxInt32 {
+		return argumentError("new tokens", fmt.Sprintf("0 where any token may have just been written, or at least %d, the %s", least, of), "was %d", n)
 	}
 	return nil
 }

@@ -66,16 +66,22 @@
 // NewTokens is a promise: that since Schedule was launched at most so many of each
 // request's newest tokens were written to the cache. Decode may then read the first
 // of the pages without them while the kernel ahead still runs, which makes a step of
-// few tokens up to a fifth shorter. Whoever fills older slots between Schedule and
-// Run, as with a prompt of which only the last token is a query, must count them or
-// leave it 0: the numbers would be wrong, and a GPU would not say so. The emulator
-// does (missing-grid-dependency).
+// few tokens up to a fifth shorter. What is older must have been there before
+// Schedule, in every page of the request, whoever wrote it. So it does not hold, and
+// NewTokens must be larger or 0, where after Schedule
+//   - a prompt is written of which only the last token is a query,
+//   - a request reads a prefix that another one fills in the same step,
+//   - pages are copied, moved or brought in from elsewhere,
+//   - more than one step is taken, as by a schedule that was made ahead.
+//
+// The numbers would be wrong, and a GPU would not say so. The emulator does
+// (missing-grid-dependency).
 //
 // # Graphs
 //
 // A step may be captured: BeginCapture, the same calls, EndCapture, then Replay as
-// often as wanted. A graph keeps the addresses, the batch and the splits of the
-// capture, not what lies in memory: between replays lengths, tables, slots, queries
+// often as wanted. A graph keeps the addresses, the batch, the splits and NewTokens of
+// the capture, not what lies in memory: between replays lengths, tables, slots, queries
 // and cache may change. So an engine captures one graph for each of some capacities,
 // as 1, 2, 4, …, and fills places without a request with length 0 and slot −1.
 //

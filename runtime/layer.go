@@ -296,7 +296,8 @@ type LayerArgs struct {
 	KV Tensor // [pages, page, latent+rope]; the query tokens are in it
 	// NewTokens, where it is not 0, promises that the cache was complete before
 	// Schedule was launched, but for at most so many of each request's newest tokens,
-	// as for Decode.Run.
+	// as for Decode.Run: as a rule the most that a request of the plan has new, and not
+	// less.
 	NewTokens int
 	Weights   Tensor // [heads, nope+value, latent]: W_kv_b, the rows of k_nope first
 

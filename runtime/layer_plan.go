@@ -36,6 +36,7 @@ type LayerPlan struct {
 	WorkspaceBytes int64          // may be shared by whatever runs one after the other
 
 	layer    *Layer
+	mostNew  int // new tokens of a request, at most
 	absorbed []absorbedBatch
 	expanded []expandedBatch
 }
@@ -129,6 +130,9 @@ func (l *Layer) plan(p *LayerPlan, o *LayerOptions) error {
 		}
 	}
 	p.QueryTokens = rows[len(p.Requests)]
+	for _, r := range p.Requests {
+		p.mostNew = max(p.mostNew, r.New)
+	}
 	if o.Workspace < 0 || o.Chunk < 0 {
 		return argumentError("options", "a workspace and a chunk of at least 0", "workspace was %d, chunk %d", o.Workspace, o.Chunk)
 	}

@@ -260,7 +260,7 @@ func (l *Layer) runAbsorbed(s Stream, a *LayerArgs, b *absorbedBatch) error {
 			Batch: c.groups, Q: groups(&l.views[viewQ], query, key), Out: groups(&l.views[viewOut], attended, latent),
 			LSE: l.views[viewLSE].dense(a.Workspace.Ptr+Ptr(b.lse+4*int64(c.to)*heads), F32, int64(c.groups), size, heads),
 			KV:  a.KV, BlockTable: l.callTables(&a.LayerStep, b, c), KVLen: l.callLengths(&a.LayerStep, b, c), Scale: a.Scale,
-			NewTokens: a.NewTokens, // a group ends with a query token, so that it has no more of them than its request
+			NewTokens: groupTokens(a.NewTokens, int(size)),
 			Schedule:  Buffer{a.Schedule.Ptr + Ptr(c.schedule), d.ScheduleBytes(c.groups, 0)},
 			Workspace: Buffer{a.Workspace.Ptr + Ptr(b.decode), l.decodeBytes},
 		})
@@ -279,6 +279,16 @@ func (l *Layer) runAbsorbed(s Stream, a *LayerArgs, b *absorbedBatch) error {
 		return err
 	}
 	return l.copyRows(s, &rowCopy{rows: a.Schedule.Ptr + Ptr(b.rows), from: out, to: a.Out, tokens: tokens, scatter: true})
+}
+
+// groupTokens returns what to promise of groups of so many query tokens. A group ends
+// with one of its request's, so that it has no more new tokens than this; but it may
+// have places for more queries.
+func groupTokens(promised, size int) int {
+	if promised == 0 {
+		return 0
+	}
+	return max(promised, size)
 }
 
 // batchQuery returns the batch's queries, gathered where they must be.

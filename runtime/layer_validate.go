@@ -124,7 +124,7 @@ func (l *Layer) runArgs(s Stream, a *LayerArgs) error {
 	if err := apart(&l.places, cache); err != nil {
 		return err
 	}
-	if err := newTokens(a.NewTokens); err != nil {
+	if err := newTokens(a.NewTokens, a.Plan.mostNew, "most new tokens of a request in the plan"); err != nil {
 		return err
 	}
 	if scale := float64(a.Scale) * math.Log2E; !(a.Scale > 0) || math.IsInf(float64(float32(scale)), 0) {

@@ -8,7 +8,8 @@ import (
 const (
 	// mergeWords is the size of an entry of the merge list: request, first
 	// slot, number of slots, unused. Entry 0 holds the number of entries and a
-	// number of slots that none of them exceeds.
+	// number of slots that none of them exceeds: by it a way to merge is chosen, and
+	// slots beyond what that reads would be left out.
 	mergeWords = 4
 
 	combineWarps = 8

@@ -34,7 +34,7 @@ func decodeHost(s Spec) hostRules {
 				Doc:   "each request's page ids; entries past its last page are never read",
 				Shape: dimensions([]string{"batch batch", "page"})},
 			integerArgument("new_tokens", "0", "2147483647",
-				"n promises that the cache was complete before decode_schedule, but for at most so many of each request's newest tokens (s_q as a rule): the first of the pages without them may then be read before the kernel ahead has ended; 0 promises nothing"),
+				"n promises that the cache was complete before decode_schedule, but for at most so many newest tokens of whichever request reads them (s_q as a rule): the first of the pages without them may then be read before the kernel ahead has ended; 0 promises nothing"),
 			denseArgument("kv_len", "s32", "tokens of each request in the cache, the new ones included", "batch batch"),
 			bufferArgument("schedule", "the work, as decode_schedule deals it out; absorb_decode counts in it, so that two runs with one schedule must not overlap"),
 			bufferArgument("workspace", "partial results of requests that are cut into pieces"),

@@ -327,7 +327,7 @@ func TestDecode(t *testing.T) {
 				common.Reals["lse_factor"] = 1
 			}
 			if random.IntN(2) == 0 {
-				args.NewTokens = random.IntN(1 << 20)
+				args.NewTokens = m.SQ + random.IntN(1<<20)
 			}
 			common.Integers["new_tokens"] = args.NewTokens
 			if random.IntN(2) == 0 {

@@ -264,7 +264,7 @@ func (b *Single) methods(f *jen.File) {
 			continue
 		}
 		size := fieldName(a.Name) + "Bytes"
-		integers, given := b.sizing(a.Bytes)
+		integers, given := b.sizing()
 		f.Comment(fmt.Sprintf("%s returns the least size of %s in bytes, or why the arguments cannot be.", size, fieldName(a.Name)))
 		signature := f.Func().Params(receiver.Clone()).Id(size)
 		if len(integers) > 0 {
@@ -283,29 +283,28 @@ func (b *Single) methods(f *jen.File) {
 	f.Func().Params(receiver.Clone()).Id("Close").Params().Error().Block(jen.Return(jen.Id("k").Dot("launcher").Dot("Close").Call()))
 }
 
-// sizing returns the integer arguments that a size follows from, and all that are
-// given to find it: 0 for others that may be 0.
-func (b *Single) sizing(size string) (from, given []jen.Code) {
+// sizing returns the integer arguments that sizes may follow from, and all that are
+// given to find one: 0 for those that only fill parameters, which nothing else, no
+// bound either, is told by.
+func (b *Single) sizing() (from, given []jen.Code) {
 	l, used := b.Manifest.Launch, map[string]bool{}
-	var use func(text string)
-	use = func(text string) {
-		e, err := manifest.ParseExpr(text)
-		if err != nil {
-			return // Validate has told
+	use := func(texts ...string) {
+		for _, text := range texts {
+			if e, err := manifest.ParseExpr(text); text != "" && err == nil { // Validate has told of others
+				e.Names(func(name string) { used[name] = true })
+			}
 		}
-		e.Names(func(name string) {
-			if used[name] {
-				return
-			}
-			used[name] = true
-			for _, q := range l.Quantities {
-				if q.Name == name {
-					use(q.Value)
-				}
-			}
-		})
 	}
-	use(size)
+	use(append([]string{l.When}, l.Grid[:]...)...)
+	for _, q := range l.Quantities {
+		use(q.Value)
+	}
+	for _, a := range l.Arguments {
+		use(a.Min, a.Max, a.Bytes)
+		for _, d := range a.Shape {
+			use(d.Size)
+		}
+	}
 	for _, a := range l.Arguments {
 		switch {
 		case a.Kind != manifest.IntegerArgument:

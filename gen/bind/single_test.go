@@ -18,6 +18,8 @@ func single() *Single {
 			Constants: []manifest.Constant{{Name: "heads", Value: 16}},
 			Arguments: []manifest.Argument{
 				{Name: "type", Kind: manifest.IntegerArgument, Doc: "a keyword", Min: "0", Max: "1024 / heads"},
+				{Name: "bound", Kind: manifest.IntegerArgument, Doc: "of the next", Min: "0", Max: "100"},
+				{Name: "bounded", Kind: manifest.IntegerArgument, Doc: "no size follows from it", Min: "0", Max: "bound"},
 				{Name: "kv_len", Kind: manifest.TensorArgument, Doc: "lengths", DType: "s32", Align: 4, Dense: true, Shape: []manifest.Dimension{{Name: "type", Size: "type"}}},
 				{Name: "out", Kind: manifest.TensorArgument, Doc: "the result", DType: "bf16", Align: 16, Output: true,
 					Shape: []manifest.Dimension{{Name: "any"}, {Name: "head", Size: "heads"}, {Name: "row", Size: "type + heads"}}},
