@@ -100,6 +100,13 @@ var combineCases = []CombineCase{
 	{Spec: templates.Spec{Heads: 8}, Counts: []int{64, 0, 33}}, // all under way at once
 	{Spec: templates.Spec{Heads: 8}, Counts: []int{65, 3, 129}},
 	{Spec: templates.Spec{Heads: 20}, Counts: []int{130}},
+	// Most slots of each way and one more.
+	{Spec: templates.Spec{Heads: 3}, Counts: []int{8, 4}},
+	{Spec: templates.Spec{Heads: 3}, Counts: []int{9, 8}},
+	{Spec: templates.Spec{Heads: 3}, Counts: []int{16, 5}},
+	{Spec: templates.Spec{Heads: 3}, Counts: []int{17, 16}},
+	{Spec: templates.Spec{Heads: 3}, Counts: []int{32, 31}},
+	{Spec: templates.Spec{Heads: 3, DType: "fp16"}, Counts: []int{64, 65}},
 }
 
 var streamCases = []StreamCase{
@@ -152,7 +159,7 @@ func TestDevicesAgree(t *testing.T) {
 	}
 	for i, c := range combineCases {
 		c.Name = fmt.Sprintf("%s,pieces=%v", shape(c.Spec), c.Counts)
-		c.Seed, c.Blocks = uint64(i+1), 4*132
+		c.Seed, c.Blocks = uint64(i+1), []int{4 * 132, 1, 5}[i%3] // few have several units of work
 		t.Run("combine/"+c.Name, func(t *testing.T) {
 			rows, err := p.Combine(c)
 			report(t, rows, err)
