@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mlagen/mlagen/golden/dtype"
 	"github.com/mlagen/mlagen/golden/faults"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
@@ -60,38 +59,23 @@ func (a appendStep) run(t *testing.T, v runtime.DecodeVariants, promised int) (r
 	must(t, err)
 	defer func() { err = errors.Join(err, d.Close(), k.Close(), s.Destroy(), driver.Close()) }()
 
-	put := func(name string, data []byte) runtime.Ptr {
-		at, err := driver.Alloc(name, max(16, int64(len(data))))
-		must(t, err)
-		must(t, driver.Upload(at, data))
-		return at
-	}
 	r := rand.New(rand.NewPCG(a.seed, 30))
-	random := func(name string, shape ...int64) runtime.Tensor {
-		n := int64(1)
-		for _, d := range shape {
-			n *= d
-		}
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(r.NormFloat64())
-		}
-		return runtime.Dense(put(name, dtype.Type(spec.DType).Encode(nil, x)), dt, shape...)
-	}
+	up := uploader{t, driver, r}
+	random := func(name string, shape ...int64) runtime.Tensor { return up.random(name, dt, shape...) }
 	table, width, pages := a.table(r)
 	old, fresh := a.slots(table, width)
 	store := func(kv runtime.Tensor, slots []int64) {
 		if n := int64(len(slots)); n > 0 {
 			must(t, k.Run(s, runtime.AppendArgs{Latent: random("latent", n, int64(spec.Latent)), RopeKey: random("rope_key", n, int64(spec.Rope)), KV: kv,
-				Slots: runtime.Dense(put("slots", encodeSlots(slots)), runtime.S64, n)}))
+				Slots: runtime.Dense(up.put("slots", encodeSlots(slots)), runtime.S64, n)}))
 		}
 	}
-	kvLen := runtime.Dense(put("kv_len", words(a.lengths)), runtime.S32, int64(batch))
-	tables := runtime.Dense(put("block_table", words(table)), runtime.S32, int64(batch), int64(width))
+	kvLen := up.ints("kv_len", a.lengths...)
+	tables := runtime.Dense(up.put("block_table", words(table)), runtime.S32, int64(batch), int64(width))
 	schedule := runtime.Buffer{Bytes: d.ScheduleBytes(batch, a.splits)}
-	schedule.Ptr = put("schedule", make([]byte, schedule.Bytes))
+	schedule.Ptr = up.put("schedule", make([]byte, schedule.Bytes))
 	workspace := runtime.Buffer{Bytes: d.WorkspaceBytes(batch, a.splits)}
-	workspace.Ptr = put("workspace", make([]byte, workspace.Bytes))
+	workspace.Ptr = up.put("workspace", make([]byte, workspace.Bytes))
 	var caches []runtime.Tensor
 	for range a.layers {
 		caches = append(caches, random("kv", int64(pages), int64(spec.Page), int64(spec.Width())))
@@ -103,7 +87,7 @@ func (a appendStep) run(t *testing.T, v runtime.DecodeVariants, promised int) (r
 	var order []runtime.Ptr
 	for _, kv := range caches {
 		q, out := random("q", int64(batch), sq, heads, int64(spec.Width())), random("out", int64(batch), sq, heads, int64(spec.Latent))
-		lse := put("lse", make([]byte, 4*rows))
+		lse := up.put("lse", make([]byte, 4*rows))
 		store(kv, fresh)
 		if err := d.Run(s, runtime.DecodeArgs{
 			Batch: batch, Splits: a.splits, Q: q, KV: kv, BlockTable: tables, KVLen: kvLen, NewTokens: promised,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/check"
-	"github.com/mlagen/mlagen/golden/dtype"
 	"github.com/mlagen/mlagen/golden/faults"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
@@ -84,32 +83,13 @@ func TestPrefillWaits(t *testing.T) {
 		must(t, err)
 		defer func() { must(t, p.Close()) }()
 		const tokens, keys = 140, 150
-		r := rand.New(rand.NewPCG(1, 29))
-		random := func(name string, shape ...int64) runtime.Tensor {
-			n := int64(1)
-			for _, d := range shape {
-				n *= d
-			}
-			x := make([]float32, n)
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
-			}
-			ptr, err := driver.Alloc(name, 2*n)
-			must(t, err)
-			must(t, driver.Upload(ptr, dtype.BF16.Encode(nil, x)))
-			return runtime.Dense(ptr, runtime.BF16, shape...)
-		}
-		ints := func(name string, x ...int32) runtime.Tensor {
-			ptr, err := driver.Alloc(name, int64(4*len(x)))
-			must(t, err)
-			must(t, driver.Upload(ptr, words(x)))
-			return runtime.Dense(ptr, runtime.S32, int64(len(x)))
-		}
+		up := uploader{t, driver, rand.New(rand.NewPCG(1, 29))}
+		random := func(name string, shape ...int64) runtime.Tensor { return up.random(name, runtime.BF16, shape...) }
 		schedule := runtime.Buffer{Bytes: p.ScheduleBytes(1, tokens)}
 		schedule.Ptr, err = driver.Alloc("schedule", schedule.Bytes)
 		must(t, err)
 		must(t, p.Schedule(s, runtime.PrefillScheduleArgs{
-			Sequences: 1, QueryTokens: tokens, KeyTokens: keys, CuQ: ints("cu_q", 0, tokens), CuK: ints("cu_k", 0, keys), Causal: true, Buffer: schedule,
+			Sequences: 1, QueryTokens: tokens, KeyTokens: keys, CuQ: up.ints("cu_q", 0, tokens), CuK: up.ints("cu_k", 0, keys), Causal: true, Buffer: schedule,
 		}))
 		lse, err := driver.Alloc("lse", 4*tokens)
 		must(t, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/check"
-	"github.com/mlagen/mlagen/golden/dtype"
 	"github.com/mlagen/mlagen/golden/faults"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
@@ -150,21 +149,8 @@ func TestProductsWait(t *testing.T) {
 		must(t, err)
 		o, err := runtime.LoadAbsorbOutput(driver, outputs...)
 		must(t, err)
-		r := rand.New(rand.NewPCG(1, 37))
-		random := func(name string, shape ...int64) runtime.Tensor {
-			n := int64(1)
-			for _, d := range shape {
-				n *= d
-			}
-			x := make([]float32, n)
-			for i := range x {
-				x[i] = float32(r.NormFloat64())
-			}
-			ptr, err := driver.Alloc(name, 2*n)
-			must(t, err)
-			must(t, driver.Upload(ptr, dtype.BF16.Encode(nil, x)))
-			return runtime.Dense(ptr, runtime.BF16, shape...)
-		}
+		up := uploader{t, driver, rand.New(rand.NewPCG(1, 37))}
+		random := func(name string, shape ...int64) runtime.Tensor { return up.random(name, runtime.BF16, shape...) }
 		keys, values := runtime.SplitWeights(random("weights", heads, 256, 256), 128)
 		input := random("q", tokens, heads, 128)
 		for range 2 { // a query of the first output is the second's

@@ -146,7 +146,7 @@ func (c combiner) words() int { return partialWords / c.split }
 // rowStep returns the distance between a vector's two query rows.
 func (c combiner) rowStep() int {
 	if c.s.rowsOnM() {
-		return 8
+		return halfRows
 	}
 	return 1
 }

@@ -10,6 +10,10 @@ import (
 // lanes four apart hold neighbours: the lower one writes the first row's, the upper
 // the second's.
 
+// halfRows is how far a lane's two fragment rows are apart: with rows on N the latent
+// columns of a quad.
+const halfRows = 8
+
 // wordPlace is where a lane writes a word.
 type wordPlace struct {
 	at    gen.Pointer
@@ -41,7 +45,7 @@ func (c combiner) place(u unit, p, never gen.Value) wordPlace {
 		row = row.Add(p.And(1).Mul(c.rowStep()))
 	} else {
 		row = k.Select(c.upper(), row.Add(1), row)
-		latent = k.Select(c.upper(), latent.Sub(1), latent).Add(p.And(1).Mul(8))
+		latent = k.Select(c.upper(), latent.Sub(1), latent).Add(p.And(1).Mul(halfRows))
 	}
 	return wordPlace{c.r.out.of(u.request).row(row).At(latent.Shr(1)).Settle(never), row.Lt(c.s.Rows())}
 }
@@ -76,7 +80,7 @@ func (c combiner) store(u unit, st weightedSum, to []wordPlace) {
 	for p := range c.pairs() {
 		x := func(e int) gen.Value { return st.acc[e].Mul(inverse[c.rowIndex(e)]) }
 		word := c.pack(x(2*p), x(2*p+1))
-		place, further := to[0], p/2*c.quadStep()+p%2*8
+		place, further := to[0], p/2*c.quadStep()+p%2*halfRows
 		if c.s.rowsOnM() {
 			place, further = to[p%2], p/2*c.quadStep()
 		}
