@@ -396,3 +396,20 @@ func TestLineInfo(t *testing.T) {
 		t.Errorf("%v: want lines %d and %d", got, line, line+1)
 	}
 }
+
+// TestFitCTAs: the compiler is told how many CTAs must fit an SM, and the manifest how
+// many registers that leaves a thread.
+func TestFitCTAs(t *testing.T) {
+	for ctas, registers := range map[int]int{0: 255, 1: 255, 2: 128, 3: 80} {
+		k := gen.NewKernel("fits", nil)
+		k.Threads(256)
+		k.FitCTAs(ctas)
+		out, err := k.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Module.Kernels[0].MinCTAPerSM; got != max(1, ctas) || out.Manifest.MaxNReg != registers {
+			t.Errorf("%d CTAs: %d told, %d registers; want %d", ctas, got, out.Manifest.MaxNReg, registers)
+		}
+	}
+}

@@ -183,9 +183,6 @@ func (k *Kernel) LimitCTAs(n int) {
 	k.shared.used = max(k.shared.used, least+sharedUnit)
 }
 
-// FitCTAs keeps registers so few that n CTAs fit an SM at a time.
-func (k *Kernel) FitCTAs(n int) { k.ctas = n }
-
 // sharedUnit is what shared memory is handed out in, in bytes.
 const sharedUnit = 128
 

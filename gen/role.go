@@ -66,6 +66,9 @@ func (k *Kernel) setRegisters(roles []Role, n int) {
 // Threads sets the CTA's size for a kernel without roles.
 func (k *Kernel) Threads(n int) { k.warps = n / 32 }
 
+// FitCTAs keeps registers so few that n CTAs fit an SM at a time.
+func (k *Kernel) FitCTAs(n int) { k.ctas = n }
+
 // Cluster makes CTAs run in clusters of n.
 func (k *Kernel) Cluster(n int) { k.man.Cluster = n }
 

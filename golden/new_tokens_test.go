@@ -196,8 +196,8 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestNewTokensBorders: a promise of one token less than is true is found where a
-// page is not read early for just this token, and holds nowhere else.
+// TestNewTokensBorders: promising one token less than is new is found exactly where
+// that token keeps a page from being read early.
 func TestNewTokensBorders(t *testing.T) {
 	for _, spec := range []templates.Spec{{Heads: 8}, {Heads: 24}, {Heads: 40}, {Heads: 64}, {Heads: 128, Cluster: 2}, {Heads: 4, SQ: 2, Rope: 128, DType: "fp16"}} {
 		spec.Latent = 128

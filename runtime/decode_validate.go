@@ -152,7 +152,7 @@ func (d *Decode) decodeValues(a *DecodeArgs, p *plan) error {
 // many, are new.
 func newTokens(n, least int, of string) error {
 	if n != 0 && n < least || n < 0 || n > math.MaxInt32 {
-		return argumentError("new tokens", fmt.Sprintf("0 where any token may have just been written, or at least %d, the %s", least, of), "was %d", n)
+		return argumentError("new tokens", fmt.Sprintf("0 where any token may have just been written, or %d, the %s, to %d", least, of, math.MaxInt32), "was %d", n)
 	}
 	return nil
 }

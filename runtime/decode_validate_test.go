@@ -109,7 +109,7 @@ func TestDecodeMisuse(t *testing.T) {
 		"scale": {func(r *rig, a *DecodeArgs) { a.Scale = 0 },
 			"scale: was 0, must be finite and greater than 0, 1/sqrt(nope+rope) times what the model adds"},
 		"fewer new tokens than queries": {func(r *rig, a *DecodeArgs) { a.NewTokens = 1 },
-			"new tokens: was 1, must be 0 where any token may have just been written, or at least 2, the query tokens of a request"},
+			"new tokens: was 1, must be 0 where any token may have just been written, or 2, the query tokens of a request, to 2147483647"},
 		"negative new tokens": {func(r *rig, a *DecodeArgs) { a.NewTokens = -1 }, "new tokens: was -1, must be 0"},
 		"scale NaN": {func(r *rig, a *DecodeArgs) { a.Scale = float32(math.NaN()) },
 			"scale: was NaN, must be finite and greater than 0, 1/sqrt(nope+rope) times what the model adds"},

@@ -121,7 +121,7 @@ func (c combiner) gather(u unit, st weightedSum, to wordPlace, group, warp gen.V
 }
 
 // storePair writes pair p of the sums that so many warps saved, and the LSE of its
-// rows where it is their first.
+// rows where it is their first. A pair of one row needs that row's states only.
 func (c combiner) storePair(u unit, saved gen.Region, to wordPlace, p gen.Value, warps int) {
 	k := c.k
 	rows := c.rowsOfPair()

@@ -55,25 +55,31 @@ func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	}
 }
 
+// The pages of an item from which on two are loaded early and not one: of one row block
+// of up to 16 rows, and of others. Found by trying (golden/perf/decode.md).
+const (
+	longAlone  = 8
+	longBeside = 32
+)
+
 // earlyEnd returns the end of an item's pages that are loaded before the kernel
 // ahead has ended: the first or the first two, as far as they were in the cache
-// before the schedule was made. How many was found by trying (golden/perf/decode.md).
-// With 64 rows CTAs start late, and what they load early disturbs the merge ahead:
-// none where there is one.
+// before the schedule was made. With 64 rows CTAs start late, and what they load early
+// disturbs the merge ahead: none where there is one.
 func (c *decodeCTA) earlyEnd(it item) gen.Value {
 	k, s := c.k, c.s
 	var ahead gen.Value
 	if s.rowsOnM() {
 		ahead = k.Select(it.combined(), k.Int(0), k.Int(2))
 	} else {
-		long := 32 // pages
+		long := longBeside
 		if s.BlockH <= 16 && s.RowBlocks() == 1 {
-			long = 8
+			long = longAlone
 		}
 		ahead = k.Select(it.end.Sub(it.begin).Ge(long), k.Int(2), k.Int(1))
 	}
-	whole := c.kvLen.At(it.request).Load(0).Sub(c.newTokens.Read()).Shr(pageShift)
-	return it.begin.Add(ahead).Min(whole)
+	settled := c.kvLen.At(it.request).Load(0).Sub(c.newTokens.Read()).Shr(pageShift)
+	return it.begin.Add(ahead).Min(settled)
 }
 
 // begin starts the kernel's body, once the tiles have their places in shared
