@@ -106,11 +106,12 @@ func (c *decodeCTA) attendItems(rows *rowsOnN, all gen.NamedBarrier, walk func(i
 		queries := c.queries.locate(it, c.firstRow, rows.queries, s.teamThreads())
 		k.WaitForPreviousGrid()
 		queries.load()
+		k.WaitCopies()
 		k.FenceAsync()
 		all.Sync()
 		walk(it, length)
 		state := finish()
-		c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{all, s.teamThreads(), k.Thread()}, rows.queries.Reuse(s.outputTile()))
+		c.result.write(it, c.rowBlock, c.firstRow, rows, state, mergeTeam{all, s.teamThreads(), k.Thread()})
 		all.Sync() // the staged output has been read before the next queries overwrite it
 	})
 }

@@ -97,9 +97,9 @@ func (q queries) locate(it item, firstRow gen.Value, tile gen.SharedTile, thread
 	return l
 }
 
-// load copies what was located, all copies under way at once; the copy engine is
-// not used, since packed rows of strided tensors are no box. FenceAsync and a
-// barrier follow.
+// load begins to copy what was located, all copies under way at once; the copy
+// engine is not used, since packed rows of strided tensors are no box. WaitCopies,
+// FenceAsync and a barrier follow.
 func (l located) load() {
 	for _, c := range l.chunks {
 		if c.some.Type() == isa.Pred {
@@ -111,7 +111,6 @@ func (l located) load() {
 	for _, f := range l.ahead {
 		f.each(queryChunk.copy)
 	}
-	l.k.WaitCopies()
 }
 
 func (c queryChunk) copy() { c.to.CopyAsync(c.from, c.there) }

@@ -41,27 +41,39 @@ type outputRows interface {
 	output() []gen.Accumulator
 	// layout says how the rows lie in them.
 	layout() fragmentRows
-	// stage writes packed output, from its quad-th four elements on, to the tile
-	// that is copied to the result; batch is how many fours it takes at a time.
-	stage(tile gen.SharedTile, packed []gen.Value, quad int)
+	// wayTo returns the way of the finished output to an item's rows of a tensor.
+	wayTo(out rowPlace, it item, firstRow gen.Value, team mergeTeam) outputWay
+}
+
+// outputWay is how a row block's output, packed in pairs, gets from the registers to
+// the rows of the caller's tensor.
+type outputWay interface {
+	// batch is how many fours of elements are put at a time.
 	batch() int
+	// put takes the output from its quad-th four elements on.
+	put(packed []gen.Value, quad int)
+	// end follows when everything has been put.
+	end()
 }
 
 // quadsAtOnce returns how many quads a thread packs before it stages them: eight
 // vectors of a partial output, which it has under way where it merges.
 func (s Spec) quadsAtOnce() int { return 8 * s.partialElems() / 4 }
 
-// write brings a finished item's result to its destination, by way of the
-// output tile.
-func (r results) write(it item, rowBlock, firstRow gen.Value, held outputRows, st softmaxState, team mergeTeam, tile gen.SharedTile) {
+// write brings a finished item's result to its destination.
+func (r results) write(it item, rowBlock, firstRow gen.Value, held outputRows, st softmaxState, team mergeTeam) {
 	k, s := r.k, r.s
 	p := &attended{out: held.output(), state: st, layout: held.layout(), team: team}
 	finish := func(packed func(first, end int) []gen.Value) {
-		r.stage(held, tile, packed)
+		way := held.wayTo(r.out, it, firstRow, team)
+		for n, all := 0, len(p.quads()); n < all; n += way.batch() {
+			way.put(packed(n, min(n+way.batch(), all)), n)
+			k.SyncWarp() // keeps the next batch's values, and their registers, behind
+		}
 		k.If(p.layout.speaker, func() {
 			r.storeLSE(r.lse.Stride(it.request, s.Rows()), firstRow, st, p.layout, r.lseFactor.Read())
 		})
-		r.copyRows(it, firstRow, tile, team)
+		way.end()
 	}
 	// What is done once per item waits for its instructions wherever they do not
 	// lie in a row: whole requests have a path of their own.
@@ -73,15 +85,6 @@ func (r results) write(it item, rowBlock, firstRow gen.Value, held outputRows, s
 			finish(func(first, end int) []gen.Value { return r.merged(p, v, first, end) })
 		})
 	})
-}
-
-// stage brings the output's quads to the tile, packed in pairs.
-func (r results) stage(held outputRows, tile gen.SharedTile, packed func(first, end int) []gen.Value) {
-	all := len(quads(held.output()))
-	for n := 0; n < all; n += held.batch() {
-		held.stage(tile, packed(n, min(n+held.batch(), all)), n)
-		r.k.SyncWarp() // keeps the next batch's values, and their registers, behind
-	}
 }
 
 // packed returns the values of the quads first to end of a whole request, packed
@@ -104,23 +107,4 @@ func (r results) storeLSE(to gen.Pointer, firstRow gen.Value, st softmaxState, l
 	for j, lse := range st.lse {
 		k.If(row.Add(layout.step(j)).Lt(r.s.Rows()), func() { to.At(row).Store(layout.step(j), lse.Mul(factor)) })
 	}
-}
-
-// copyRows writes the staged rows to the output, once the team has staged them.
-func (r results) copyRows(it item, firstRow gen.Value, stage gen.SharedTile, team mergeTeam) {
-	k, s := r.k, r.s
-	team.barrier.Sync()
-	chunks := s.Latent / chunkElems
-	inRow, row := team.thread.Rem(chunks), team.thread.Div(chunks)
-	rows := r.out.of(it.request)
-	if s.evenRows() {
-		w := rowWalk{k, stage.Tile, s.BlockH, team.threads / chunks, rows.head}
-		w.each(row, func(further int) gen.Region { return stage.Chunk(row.Add(further), inRow) }, rows.row(firstRow.Add(row)).At(inRow.Mul(4)),
-			func(at gen.Pointer, in gen.Region) { at.StoreVector(0, in.LoadVector(0, 4)...) })
-		return
-	}
-	end := k.Int(s.Rows()).Sub(firstRow).Min(s.BlockH)
-	k.For("row", row, end, team.threads/chunks, func(at gen.Value) {
-		rows.row(firstRow.Add(at)).At(inRow.Mul(4)).StoreVector(0, stage.Chunk(at, inRow).LoadVector(0, 4)...)
-	})
 }

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"github.com/mlagen/mlagen/gen"
+	"github.com/mlagen/mlagen/ptx/hopper"
 	"github.com/mlagen/mlagen/ptx/isa"
 )
 
@@ -96,24 +97,79 @@ func (r *rowsOnM) finish(both gen.NamedBarrier) softmaxState {
 
 func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
 
-func (r *rowsOnM) batch() int { return r.softmax.s.quadsAtOnce() }
-
-func (r *rowsOnM) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
-	tile.StoreRows(packed, r.side.Mul(r.out.N).Add(8*quad))
+func (r *rowsOnM) wayTo(out rowPlace, it item, firstRow gen.Value, _ mergeTeam) outputWay {
+	k, s := r.k, r.softmax.s
+	w := slicesWay{rows: r, slice: r.shared.weights.slices, first: k.Warp().Mul(sliceRows)}
+	in := w.first.Add(k.Lane().Shr(2))
+	chunk := k.Lane().And(3)
+	w.from[0] = w.slice.Chunk(in, chunk)
+	w.from[1] = w.slice.Below(w.from[0], gen.SwizzleRows)
+	rows := out.of(it.request)
+	for i := range w.to {
+		row := firstRow.Add(k.FragmentRow()).Add(gen.SwizzleRows * i)
+		w.to[i] = rows.row(row).At(r.side.Mul(r.out.N / 2)).At(chunk.Mul(4))
+		if s.Rows()%s.BlockH != 0 {
+			w.there[i] = row.Lt(s.Rows())
+		}
+	}
+	return w
 }
+
+// slicesWay is the way of an output whose rows lie in fragments: each warp turns its
+// 16 rows round in a place of its own, some columns at a time, and waits for nobody.
+type slicesWay struct {
+	rows  *rowsOnM
+	slice gen.SharedTile // the warp's 16 rows begin at first
+	first gen.Value
+	from  [2]gen.Region  // the lane's chunks there, eight rows apart
+	to    [2]gen.Pointer // where the output has their rows, the warpgroup's columns
+	there [2]gen.Value   // whether it has them; zero Value: it does
+}
+
+func (w slicesWay) batch() int { return w.rows.softmax.s.quadsAtOnce() }
+
+func (w slicesWay) put(packed []gen.Value, quad int) {
+	k := w.rows.k
+	const quads = sliceCols / 8
+	for n := 0; n < len(packed); n += 2 * quads {
+		if quad+n > 0 {
+			k.SyncWarp() // all lanes have read what was there before
+		}
+		w.slice.StoreSlice(packed[n:n+2*quads], w.first, 0)
+		k.SyncWarp()
+		for i, to := range w.to {
+			chunk := w.from[i].LoadVector(0, 4)
+			store := func() { to.StoreVector((quad+n/2)*4, chunk...) }
+			if w.there[i].Type() == isa.Pred {
+				k.If(w.there[i], store)
+			} else {
+				store()
+			}
+		}
+	}
+}
+
+func (w slicesWay) end() {}
+
+// sliceCols is how many columns of its rows a warp turns round at a time: what the
+// weights' place has room for.
+const sliceCols = 32
 
 // exchange is where a thread of one warpgroup leaves the fragment of weights
 // that its counterpart in the other needs: 16 bytes a thread, side by side,
 // for each four registers. The two take turns in it, so one place serves both
 // ways.
+//
+// At an item's end, when all weights have been taken, its bytes are slices.
 type exchange struct {
 	place     gen.Region
 	registers int
+	slices    gen.SharedTile // a slice of output for each warp
 }
 
 func newExchange(k *gen.Kernel, s Spec) exchange {
-	registers := s.BlockN / 4
-	return exchange{k.SharedArray("weights", isa.B32, registers*gen.WarpgroupThreads), registers}
+	slices := k.SharedTile("weights", gen.Tile{DType: s.dtype(), Rows: gen.Warpgroups(2) * sliceRows, Cols: sliceCols, Swizzle: hopper.Swizzle64})
+	return exchange{slices.Array(isa.B32), s.BlockN / 4, slices}
 }
 
 // mine is the thread's place.

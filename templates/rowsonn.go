@@ -118,19 +118,53 @@ func (r *rowsOnN) layout() fragmentRows { return columnLayout(r.k, r.s) }
 // quadsPerBlock returns the fours of elements of an accumulator.
 func (r *rowsOnN) quadsPerBlock() int { return len(r.out[0].R) / 4 }
 
+func (r *rowsOnN) wayTo(out rowPlace, it item, firstRow gen.Value, team mergeTeam) outputWay {
+	return columnsWay{r, out, it, firstRow, team, r.queries.Reuse(r.s.outputTile())}
+}
+
+// columnsWay is the way of an output that lies transposed: by a tile in the queries'
+// place, from which the team copies rows.
+type columnsWay struct {
+	r        *rowsOnN
+	out      rowPlace
+	it       item
+	firstRow gen.Value
+	team     mergeTeam
+	tile     gen.SharedTile
+}
+
 // batch is whole accumulators, since lanes exchange what lies across latent
 // columns when it is stored, and as many as have quads in a vector of partial
 // output.
-func (r *rowsOnN) batch() int {
-	s := r.s
-	step := r.quadsPerBlock() * s.partialElems() / 4
+func (w columnsWay) batch() int {
+	s := w.r.s
+	step := w.r.quadsPerBlock() * s.partialElems() / 4
 	return step * max(1, s.quadsAtOnce()/step)
 }
 
-func (r *rowsOnN) stage(tile gen.SharedTile, packed []gen.Value, quad int) {
-	per := r.quadsPerBlock()
+func (w columnsWay) put(packed []gen.Value, quad int) {
+	r, per := w.r, w.r.quadsPerBlock()
 	first := r.side.Mul(len(r.output()) * gen.AccumulatorRows) // the team's columns
 	for i := 0; i < len(packed); i += 2 * per {
-		tile.StoreTransposed(packed[i:i+2*per], first.Add((quad+i/2)/per*gen.AccumulatorRows))
+		w.tile.StoreTransposed(packed[i:i+2*per], first.Add((quad+i/2)/per*gen.AccumulatorRows))
 	}
+}
+
+// end copies the rows, once the team has staged them.
+func (w columnsWay) end() {
+	k, s := w.r.k, w.r.s
+	w.team.barrier.Sync()
+	chunks := s.Latent / chunkElems
+	inRow, row := w.team.thread.Rem(chunks), w.team.thread.Div(chunks)
+	rows := w.out.of(w.it.request)
+	if s.evenRows() {
+		walk := rowWalk{k, w.tile.Tile, s.BlockH, w.team.threads / chunks, rows.head}
+		walk.each(row, func(further int) gen.Region { return w.tile.Chunk(row.Add(further), inRow) }, rows.row(w.firstRow.Add(row)).At(inRow.Mul(4)),
+			func(at gen.Pointer, in gen.Region) { at.StoreVector(0, in.LoadVector(0, 4)...) })
+		return
+	}
+	end := k.Int(s.Rows()).Sub(w.firstRow).Min(s.BlockH)
+	k.For("row", row, end, w.team.threads/chunks, func(at gen.Value) {
+		rows.row(w.firstRow.Add(at)).At(inRow.Mul(4)).StoreVector(0, w.tile.Chunk(at, inRow).LoadVector(0, 4)...)
+	})
 }

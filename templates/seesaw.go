@@ -48,17 +48,21 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		for _, one := range []*pair{&left, &right} {
 			one.team = k.NamedBarrier(gen.WarpgroupThreads)
 		}
-		c.todo.each(c.part, func(it item) {
-			length := c.kvLen.At(it.request).Load(0)
-			p.rows.softmax.reset()
+		length := k.Var(k.Int(0))
+		state := newSoftmaxState(k, len(p.rows.softmax.max))
+		c.todo.overlapped(c.part, func(it item) {
+			length.Set(c.kvLen.At(it.request).Load(0))
 			queries := c.queries.locate(it, c.firstRow, shared.queries, s.teamThreads())
 			k.WaitForPreviousGrid()
 			queries.load()
+		}, func(it item) {
+			p.rows.softmax.reset()
 			p.rows.out.Zero()
+			k.WaitCopies()
 			k.FenceAsync()
 			both.Sync()
 			run := func(p pair, attend func(pair)) func() {
-				p.length, p.firstRow = length, c.firstRow
+				p.length, p.firstRow = length.Value, c.firstRow
 				return func() {
 					k.For("pair", it.begin, it.end, 2, func(t gen.Value) {
 						p.tile, p.second, p.begun = t, t.Add(1).Lt(it.end), t.Gt(it.begin)
@@ -67,9 +71,9 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 				}
 			}
 			k.IfElse(side.Eq(0), run(left, pair.left), run(right, pair.right))
-			state := p.rows.finish(both)
-			c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()}, shared.queries.Reuse(s.outputTile()))
-			both.Sync() // the staged output has been read before the next queries overwrite it
+			state.set(p.rows.finish(both)) // where all have multiplied the queries for the last time
+		}, func(it item) {
+			c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()})
 		})
 	}
 

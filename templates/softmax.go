@@ -167,6 +167,23 @@ type softmaxState struct {
 	lse     []*gen.Var // log₂ Σ 2^score, −∞ where no key was visible
 }
 
+// newSoftmaxState returns a state for so many rows that is yet to be set.
+func newSoftmaxState(k *gen.Kernel, rows int) (st softmaxState) {
+	for range rows {
+		st.inverse = append(st.inverse, k.Var(k.Float(0)))
+		st.lse = append(st.lse, k.Var(k.Float(0)))
+	}
+	return st
+}
+
+// set takes over the values of another.
+func (st softmaxState) set(from softmaxState) {
+	for j := range st.lse {
+		st.inverse[j].Set(from.inverse[j].Value)
+		st.lse[j].Set(from.lse[j].Value)
+	}
+}
+
 // add appends a row's result: its reference maximum and the sum relative to it.
 func (st *softmaxState) add(k *gen.Kernel, reference, sum gen.Value) {
 	some := sum.Gt(0.0)

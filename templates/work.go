@@ -61,6 +61,45 @@ func workReader(k *gen.Kernel) work {
 	return work{k, k.Pointer("part_first", isa.S32), k.Pointer("items", isa.S32)}
 }
 
+// overlapped runs through a part's items like each, and has finish done for an item
+// only after prepare for the next one. Between them stands attend.
+func (w work) overlapped(part gen.Value, prepare, attend, finish func(item)) {
+	k := w.k
+	items := w.items.Read()
+	bounds := w.first.At(part)
+	next, end := k.Var(bounds.Load(0)), bounds.Load(1)
+	var now, before heldItem
+	for i, v := range items.At(part.Mul(itemWords)).LoadVector(0, itemWords) {
+		now[i], before[i] = k.Var(v), k.Var(k.Int(idle))
+	}
+	more := k.Var(k.Select(now.item().request.Eq(idle), k.Int(0), k.Int(1)))
+	attended := k.Var(k.Int(0))
+	k.Loop("item", func(leaveIf func(gen.Value)) {
+		k.If(more.Ne(0), func() { prepare(now.item()) })
+		k.If(attended.Ne(0), func() { finish(before.item()) })
+		leaveIf(more.Eq(0))
+		attend(now.item())
+		for i, v := range now {
+			before[i].Set(v.Value)
+		}
+		attended.Set(1)
+		more.Set(k.Select(next.Lt(end), k.Int(1), k.Int(0)))
+		k.If(more.Ne(0), func() {
+			for i, v := range items.At(next.Mul(itemWords)).LoadVector(0, itemWords) {
+				now[i].Set(v)
+			}
+			next.Set(next.Add(1))
+		})
+	})
+}
+
+// heldItem is an item in registers of its own.
+type heldItem [itemWords]*gen.Var
+
+func (h heldItem) item() item {
+	return item{request: h[0].Value, begin: h[1].Value, end: h[2].Value, destination: h[3].Value}
+}
+
 // each runs body for every item of a part.
 func (w work) each(part gen.Value, body func(item)) {
 	k := w.k
