@@ -33,9 +33,6 @@ func (pr *Producer) LoadBoxes(policy Value, sources ...Boxes) {
 			boxes = append(boxes, box{desc, s.Column + i*tile.BlockCols(), s.Coords})
 		}
 	}
-	if p.ctas > 1 {
-		k.errorf("LoadBoxes fills rings that CTAs do not share")
-	}
 	if len(boxes) != tile.Blocks() {
 		k.errorf("%d boxes for the %d column blocks of a tile", len(boxes), tile.Blocks())
 		return

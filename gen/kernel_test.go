@@ -110,22 +110,11 @@ func TestMistakes(t *testing.T) {
 			k.InitBarriers()
 			ring.Consumer().Next().Chunk(k.Thread(), k.Int(0)).Load(0)
 		}},
-		{"box bytes", "a box of tensor t has 4096 bytes: want 8192, a CTA's share of one column block of the tile", func(k *gen.Kernel) {
+		{"box bytes", "a box of tensor t has 4096 bytes: want 8192, one column block of the tile", func(k *gen.Kernel) {
 			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 32}, hopper.Swizzle128, 128)
 			ring := k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 2, Arrivals: 1})
 			k.InitBarriers()
 			ring.Producer().Load(m, k.EvictFirst(), k.Int(0))
-		}},
-		{"rows of a share", "16 CTAs share tiles of 64 rows: want shares of a multiple of 8", func(k *gen.Kernel) {
-			k.Pipeline("kv", 2, tile, gen.Part{First: 0, Count: 2, Arrivals: 1}).Share(16)
-			k.InitBarriers()
-		}},
-		{"boxes of a shared ring", "LoadBoxes fills rings that CTAs do not share", func(k *gen.Kernel) {
-			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 64}, hopper.Swizzle128, 128)
-			ring := k.Pipeline("kv", 1, tile, gen.Part{Count: 2, Arrivals: 1})
-			ring.Share(2)
-			k.InitBarriers()
-			ring.Producer().LoadBoxes(gen.Value{}, gen.Boxes{From: m, Count: 2, Coords: []gen.Value{k.Int(0)}})
 		}},
 		{"boxes", "2 boxes for the 3 column blocks of a tile", func(k *gen.Kernel) {
 			m := k.Tensor("t", gen.BF16, []string{"a", "b"}, []int{64, 64}, hopper.Swizzle128, 128)

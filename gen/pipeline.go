@@ -28,7 +28,6 @@ type Pipeline struct {
 	slots int        // parts that the ring holds
 	full  *Barrier   // [slots], completed by the copies
 	empty *Barrier   // [slots], completed by the consumers
-	ctas  int        // of a cluster that fill it together, see Share
 }
 
 // Pipeline reserves a ring of so many slots, a part of a tile each, which
@@ -38,7 +37,7 @@ func (k *Kernel) Pipeline(name string, slots int, t Tile, parts ...Part) *Pipeli
 	if !k.checkParts(name, t, parts) {
 		parts = []Part{{Count: t.Blocks(), Arrivals: 1}} // go on, to find further mistakes
 	}
-	p := &Pipeline{k: k, slots: slots, parts: parts, ctas: 1}
+	p := &Pipeline{k: k, slots: slots, parts: parts}
 	p.tile = SharedTile{Tile: t, k: k}
 	if slots < len(parts) || !p.uniform() && slots%len(parts) != 0 {
 		k.errorf("pipeline %s has %d slots: want at least %d, and whole tiles where parts differ in size", name, slots, len(parts))
@@ -207,29 +206,23 @@ func (p *Pipeline) Producer() *Producer { return &Producer{p.cursor(1)} }
 
 // Load has the copy engine fill the next tile's place from the tensor, each
 // part as soon as its slot is free: column blocks are boxes along the innermost
-// dimension, the other coordinates are given, rows first. Of a ring that CTAs
-// share a box is this CTA's share of the rows. Run by one thread.
+// dimension, the other coordinates are given. Run by one thread.
 func (pr *Producer) Load(t TensorMap, policy Value, coords ...Value) {
 	p, k := pr.p, pr.p.k
 	tile := p.tile
-	if got, want := boxBytes(t.box, tile.DType), tile.BlockBytes()/p.ctas; got != want {
-		k.errorf("a box of tensor %s has %d bytes: want %d, a CTA's share of one column block of the tile", t.name, got, want)
+	if got, want := boxBytes(t.box, tile.DType), tile.BlockBytes(); got != want {
+		k.errorf("a box of tensor %s has %d bytes: want %d, one column block of the tile", t.name, got, want)
 	}
 	slot := pr.next()
 	ring := k.sharedBase().Add(tile.offset)
 	desc := t.address()
-	if p.ctas > 1 {
-		share := k.ClusterRank().Mul(tile.Rows / p.ctas)
-		ring = ring.Add(share.Mul(tile.BlockCols() * tile.DType.Bytes()))
-		coords = append([]Value{coords[0].Add(share)}, coords[1:]...)
-	}
 	for i, part := range p.parts {
 		at := slot.parts[i]
 		k.await(at.empty.addr(0), at.phase)
 		k.expect(at.full.addr(0), part.Count*tile.BlockBytes())
 		dst := ring.Add(at.base)
 		for b := range part.Count {
-			k.copyBoxTo(p.ctas, ptx.Addr{Base: dst.op, Offset: int64(b * tile.BlockBytes())}, desc, append([]Value{k.Int((part.First + b) * tile.BlockCols())}, coords...), at.full.addr(0), policy)
+			k.copyBox(ptx.Addr{Base: dst.op, Offset: int64(b * tile.BlockBytes())}, desc, k.Int((part.First+b)*tile.BlockCols()), coords, at.full.addr(0), policy)
 		}
 	}
 }
@@ -312,9 +305,8 @@ func (s Slot) await(part int) {
 	s.p.k.await(s.parts[part].full.addr(0), s.parts[part].phase)
 }
 
-// Release gives parts of the tile back to the producer, by one arrival each, or
-// one at each CTA that shares the ring (Pipeline.Share). Run by the threads in
-// which speaker holds, when every reader they speak for has finished.
+// Release gives parts of the tile back to the producer, by one arrival each. Run by
+// the threads in which speaker holds, when every reader they speak for has finished.
 func (s Slot) Release(speaker Value, parts ...int) {
 	k := s.p.k
 	for _, i := range parts {
@@ -325,7 +317,7 @@ func (s Slot) Release(speaker Value, parts ...int) {
 	}
 	k.If(speaker, func() {
 		for _, i := range parts {
-			k.arrive(s.p.ctas, s.parts[i].empty)
+			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.parts[i].empty.addr(0))
 		}
 	})
 }

@@ -7,24 +7,11 @@ import (
 
 // Share makes the ring one that the n CTAs of a cluster fill together: each
 // brings a share of every slot, and brings it to all of them (FillAll). A slot
-// is free when the readers of all CTAs have given it back to every CTA. Before InitBarriers; SyncCluster must follow that, and must come
-// again before a CTA ends, whose peers may still copy or arrive there.
+// is free when the readers of all CTAs have given it back to every CTA. Before InitBarriers; SyncCluster must follow that, and
+// must come again before a CTA ends, whose peers may still copy or arrive there.
 func (r *Ring) Share(n int) {
 	r.ctas = r.k.sharers(n)
 	r.empty.arrivals *= r.ctas
-}
-
-// Share makes the ring one that the n CTAs of a cluster fill together, each an
-// n-th of every tile's rows, under the terms of Ring.Share. Threads that
-// release parts are a warp's first n lanes.
-func (p *Pipeline) Share(n int) {
-	p.ctas = p.k.sharers(n)
-	if p.tile.Rows%(8*p.ctas) != 0 {
-		p.k.errorf("%d CTAs share tiles of %d rows: want shares of a multiple of 8", n, p.tile.Rows)
-	}
-	for i := range p.empty.counts {
-		p.empty.counts[i] *= p.ctas
-	}
 }
 
 func (k *Kernel) sharers(n int) int {

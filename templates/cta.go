@@ -32,11 +32,7 @@ const kvPromotion = 128
 // kvTensor declares the paged cache, of which a box is one column block of a tile.
 func kvTensor(k *gen.Kernel, s Spec) gen.TensorMap {
 	tile := s.kvTile()
-	box := tile.Box()
-	if s.multicast() {
-		box[1] /= s.Cluster // a CTA's share
-	}
-	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(box, 1), tile.Swizzle, kvPromotion)
+	return k.Tensor("kv", tile.DType, []string{"column", "token", "page"}, append(tile.Box(), 1), tile.Swizzle, kvPromotion)
 }
 
 // newDecodeCTA declares the kernel's parameters.
@@ -89,9 +85,6 @@ func (c *decodeCTA) begin() {
 	c.result.ticket = k.SharedArray("ticket", isa.S32, 1)
 	k.AlignmentCheck()
 	k.InitBarriers()
-	if c.s.multicast() {
-		k.SyncCluster()
-	}
 	k.AllowNextGrid()
 	c.part = k.Block().Div(c.s.RowBlocks())
 	c.rowBlock = k.Block().Rem(c.s.RowBlocks())

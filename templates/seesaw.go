@@ -33,7 +33,6 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Part{First: s.latentBlocks(), Count: s.kvTile().Blocks() - s.latentBlocks(), Arrivals: 4},
 		gen.Part{First: 0, Count: half, Arrivals: 4},
 		gen.Part{First: half, Count: half, Arrivals: 4})
-	ring.Share(s.Cluster)
 	shared := shareRowsOnM(k, s)
 	c.begin()
 	both := k.NamedBarrier(s.teamThreads())
@@ -85,9 +84,6 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		gen.Role{Name: "load", Warps: gen.Warpgroups(1), Registers: 40, Body: load},
 	)
 	k.WaitForPreviousGrid() // also without work: who waits for this kernel waits for those before
-	if s.Cluster > 1 {
-		k.SyncCluster() // nobody copies to a CTA that has ended, or arrives there
-	}
 	return k.Build()
 }
 
@@ -108,14 +104,8 @@ type pair struct {
 	begun    gen.Value // whether the output has anything before tile 0
 }
 
-// speaker is the threads that release parts for their warp, one for each CTA of
-// the cluster.
-func (p pair) speaker() gen.Value {
-	if p.s.Cluster > 1 {
-		return p.k.Lane().Lt(p.s.Cluster)
-	}
-	return p.k.Lane().Eq(0)
-}
+// speaker is the thread that releases parts for its warp.
+func (p pair) speaker() gen.Value { return p.k.Lane().Eq(0) }
 
 // values returns this warpgroup's half of a tile's values.
 func (p pair) values(tile gen.Slot) gen.SharedTile {

@@ -25,7 +25,7 @@ type Spec struct {
 	Value   int    `json:"value,omitempty"`   // expand: width of a head's value
 	Page    int    `json:"page,omitempty"`    // tokens per page of the cache: 64
 	Stages  int    `json:"stages,omitempty"`  // tiles in flight: 2 or more, as shared memory allows
-	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster; decode: row blocks that begin together, of 64 rows also bring pages to each other
+	Cluster int    `json:"cluster,omitempty"` // CTAs per cluster; decode: row blocks that begin together
 	DType   string `json:"dtype"`             // "bf16" or "fp16"
 	Partial string `json:"partial,omitempty"` // merging states: type of their outputs, "f32" or as dtype
 	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
@@ -106,12 +106,12 @@ func (s Spec) WithDefaults() Spec {
 	return s
 }
 
-// sideBySide returns the default cluster: two row blocks of 8 rows begin together
-// and find each other's pages in the L2, which is worth 2 to 10 % where they have
-// several; with 16 rows it is worth nothing, and more than two need not fit the
-// device evenly (golden/perf/decode.md).
+// sideBySide returns the default cluster: two row blocks of 8 or of 64 rows begin
+// together and find each other's pages in the L2, which is worth 2 to 10 % and 0.5 to
+// 3 %; with 16 rows it is worth nothing, and more than two need not fit the device
+// evenly (golden/perf/decode.md).
 func (s Spec) sideBySide() int {
-	if s.BlockH == 8 && s.Heads > 0 && s.SQ > 0 && s.RowBlocks() == 2 {
+	if (s.BlockH == 8 || s.BlockH == seesawBlockH) && s.Heads > 0 && s.SQ > 0 && s.RowBlocks() == 2 {
 		return 2
 	}
 	return 1
@@ -137,9 +137,6 @@ func (s Spec) balancedBlock() int {
 	blocks := ceilQuotient(s.Rows(), swapBlockH)
 	return ceilQuotient(ceilQuotient(s.Rows(), blocks), 8) * 8
 }
-
-// multicast reports whether the CTAs of a cluster bring pages to each other.
-func (s Spec) multicast() bool { return s.rowsOnM() && s.Cluster > 1 }
 
 // rowsOnM reports whether the spec's rows lie on wgmma's M.
 func (s Spec) rowsOnM() bool { return s.BlockH == seesawBlockH }

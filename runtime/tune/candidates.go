@@ -189,7 +189,7 @@ func variations(m Model, l Load, c Choice, sms int) (all []variation) {
 			all = append(all, variation{"merge grid", fmt.Sprintf("merge grid %d", n), func(c *Choice) { c.MergeBlocks = n }})
 		}
 	}
-	if blocks := quotient(m.Heads*l.SQ, c.BlockH); c.BlockH == wideBlockH && blocks%2 == 0 && l.Batch <= pairBatch && l.Tokens >= pairTokens {
+	if blocks := quotient(m.Heads*l.SQ, c.BlockH); c.BlockH == wideBlockH && blocks > 2 && blocks%2 == 0 && l.Batch <= pairBatch && l.Tokens >= pairTokens {
 		all = append(all, variation{"cluster", "clusters of 2", func(c *Choice) { c.Cluster = 2 }})
 	}
 	return append(all,
