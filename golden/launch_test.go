@@ -253,7 +253,7 @@ func kernelVariant(t *testing.T, kernel string, s templates.Spec) runtime.Varian
 func TestDecodeLaunchRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, s := range []templates.Spec{
-		{}, {Heads: 1, DType: "fp16"}, {Heads: 20, SQ: 2}, {Heads: 16, SQ: 5}, {Heads: 128}, {Heads: 128, Cluster: 2}, {Heads: 130, BlockH: 64}, {Heads: 64, BlockH: 32, Latent: 256, Rope: 128},
+		{}, {Heads: 1, DType: "fp16"}, {Heads: 20, SQ: 2}, {Heads: 16, SQ: 5}, {Heads: 128}, {Heads: 128, Cluster: 1}, {Heads: 128, SQ: 2, Cluster: 2}, {Heads: 130, BlockH: 64}, {Heads: 64, BlockH: 32, Latent: 256, Rope: 128},
 		{Heads: 128, SQ: 128},
 	} {
 		s = s.WithDefaults()

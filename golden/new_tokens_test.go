@@ -199,7 +199,7 @@ func TestNewTokens(t *testing.T) {
 // TestNewTokensBorders: promising one token less than is new is found exactly where
 // that token keeps a page from being read early.
 func TestNewTokensBorders(t *testing.T) {
-	for _, spec := range []templates.Spec{{Heads: 8}, {Heads: 24}, {Heads: 40}, {Heads: 64}, {Heads: 128, Cluster: 2}, {Heads: 4, SQ: 2, Rope: 128, DType: "fp16"}} {
+	for _, spec := range []templates.Spec{{Heads: 8}, {Heads: 24}, {Heads: 40}, {Heads: 64}, {Heads: 128, Cluster: 1}, {Heads: 4, SQ: 2, Rope: 128, DType: "fp16"}} {
 		spec.Latent = 128
 		s := spec.WithDefaults()
 		v, err := appendStep{spec: spec}.decodeSource()
@@ -228,9 +228,9 @@ func TestNewTokensBorders(t *testing.T) {
 // TestNewTokensDrawn: promises that hold change no bit, whatever the step.
 func TestNewTokensDrawn(t *testing.T) {
 	specs := []templates.Spec{
-		{Heads: 3}, {Heads: 16, BlockH: 8}, {Heads: 16}, {Heads: 24}, {Heads: 32, BlockH: 16}, {Heads: 40}, {Heads: 40, Teams: 1}, {Heads: 70}, {Heads: 128, Cluster: 2},
+		{Heads: 3}, {Heads: 16, BlockH: 8}, {Heads: 16}, {Heads: 24}, {Heads: 32, BlockH: 16}, {Heads: 40}, {Heads: 40, Teams: 1}, {Heads: 70}, {Heads: 128, Cluster: 1},
 		{Heads: 8, DType: "fp16"}, {Heads: 64, DType: "fp16"}, {Heads: 8, Latent: 128, Stages: 2}, {Heads: 16, Latent: 256}, {Heads: 64, Latent: 128}, {Heads: 40, Rope: 128},
-		{Heads: 16, SQ: 2}, {Heads: 2, SQ: 7, BlockH: 8}, {Heads: 64, SQ: 2, Cluster: 2},
+		{Heads: 16, SQ: 2}, {Heads: 2, SQ: 7, BlockH: 8}, {Heads: 64, SQ: 2, Cluster: 1}, {Heads: 64, SQ: 4, Cluster: 2},
 	}
 	n := len(specs)
 	if testing.Short() {

@@ -141,23 +141,29 @@ func (t DType) PartialBytes() int {
 }
 
 // mergeBlocks returns the grid of the kernel that merges a batch whose longest
-// request has so many pages, at most. Blocks without work cost too, the step
-// after this one in particular, which starts when all of them have: 16 heads, 1 ×
-// 1024 take 5.5 µs with four blocks per multiprocessor and 4.6 with those that
-// have work. Where several row blocks that are no cluster read the same pages for
-// long more blocks are better, as many as are resident at a time: presumably the
-// next step's blocks then start late and next to each other (golden/perf/decode.md).
+// request has so many pages, at most: the blocks that have work, within bounds that
+// follow from where they may begin (golden/perf/decode.md).
+//
+// The step after this one starts when all of them have. Beside a CTA of decode with
+// up to besideBlockH rows there is room for one, with more rows for none. So where
+// hardly anything is to be merged, one for each multiprocessor lets the next step
+// begin while this one's last CTAs still run, 2 to 5 % sooner; with wider rows there
+// are more, since steps whose CTAs begin one by one read the pages that row blocks
+// share at different times. Where there is much to merge, blocks of few rows go round
+// rather than wait for room.
 func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
-	if d.rowBlocks > d.cluster && int64(batch)*pages > int64(d.parts) {
-		return 3 * d.sms
-	}
 	pieces, merged := d.parts/max(1, batch), min(batch, d.parts)
 	if splits > 0 {
 		pieces, merged = splits, batch
 	}
-	most := 3 * d.sms
 	if pieces <= pairPieces { // most are merged by decode
-		most = 2 * d.sms
+		switch {
+		case d.model.BlockH <= besideBlockH:
+			return d.sms
+		case d.rowBlocks > d.cluster && int64(batch)*pages > int64(d.parts):
+			return 3 * d.sms
+		}
+		return 2 * d.sms
 	}
 	elems := merged * d.rowBlocks * d.model.BlockH * d.model.Latent
 	work := elems / sharedElems
@@ -167,5 +173,21 @@ func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	} else if pieces <= 2*mergeWarps {
 		work = (units + 1) / 2
 	}
+	most := 4 * d.sms
+	switch {
+	case d.model.BlockH <= narrowBlockH && work <= 2*d.sms:
+		most = d.sms
+	case d.model.BlockH <= narrowBlockH:
+		most = 2 * d.sms
+	case d.model.BlockH <= besideBlockH:
+		most = 3 * d.sms
+	}
 	return min(most, max(work, (d.sms+1)/2))
 }
+
+// Row blocks whose CTAs leave room for one of the merge on their multiprocessor, and
+// those of which the merge's work is little.
+const (
+	besideBlockH = 32
+	narrowBlockH = 16
+)

@@ -225,17 +225,23 @@ func TestNoDriver(t *testing.T) {
 func TestMergeBlocks(t *testing.T) {
 	for _, c := range []struct{ rows, blockH, cluster, batch, splits, pages, want int }{
 		{16, 16, 1, 1, 0, 16, 66},     // 64 units of half vectors
-		{16, 16, 1, 4, 0, 16, 256},    // a block for each of those
+		{16, 16, 1, 4, 0, 16, 132},    // 256, each block two
 		{16, 16, 1, 16, 0, 64, 66},    // a warp for a unit: 64 blocks
-		{16, 16, 1, 40, 0, 64, 160},   // and 160
-		{16, 16, 1, 128, 0, 64, 264},  // hardly any request in three pieces
+		{16, 16, 1, 40, 0, 64, 132},   // 160
+		{16, 16, 1, 128, 0, 64, 132},  // hardly any request in three pieces
+		{32, 32, 1, 128, 0, 64, 132},  // likewise
+		{40, 40, 1, 128, 0, 64, 264},  // without room beside decode
 		{16, 16, 1, 4, 12, 64, 66},    // half a block for a unit: 64
-		{16, 16, 1, 128, 12, 64, 396}, // more than are resident
-		{128, 64, 1, 64, 0, 64, 396},  // row blocks that read the same pages
-		{16, 8, 1, 1, 0, 512, 396},
-		{16, 8, 2, 1, 0, 512, 66}, // and begin together
-		{16, 8, 1, 1, 0, 16, 66},  // or take one tile at most
-		{16, 16, 1, 1 << 30, 1 << 10, 1 << 20, 396},
+		{16, 16, 1, 128, 12, 64, 264}, // more than two each
+		{32, 32, 1, 128, 12, 64, 396}, // more than are resident
+		{32, 32, 1, 40, 0, 64, 320},
+		{128, 64, 1, 64, 0, 64, 396}, // row blocks that read the same pages
+		{128, 64, 2, 64, 0, 64, 264}, // and begin together
+		{128, 64, 1, 64, 0, 1, 264},  // or take a tile at most in all
+		{128, 64, 2, 4, 0, 128, 512}, // a warp for a unit
+		{256, 64, 1, 1, 0, 512, 528},
+		{16, 8, 1, 1, 0, 512, 66},
+		{16, 16, 1, 1 << 30, 1 << 10, 1 << 20, 264},
 	} {
 		d := Decode{sms: 132, model: DecodeModel{BlockH: c.blockH, Latent: 512}, rowBlocks: c.rows / c.blockH, cluster: c.cluster}
 		d.parts = d.sms / d.rowBlocks

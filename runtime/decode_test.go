@@ -102,7 +102,7 @@ func TestDecodeRun(t *testing.T) {
 	for _, l := range r.stream.launches {
 		got = append(got, shape{l.Grid, l.Block, l.Programmatic})
 	}
-	want := []shape{{Dim3{X: 1}, Dim3{X: 1024}, true}, {Dim3{X: 132}, Dim3{X: 160}, true}, {Dim3{X: 384}, Dim3{X: 128}, true}}
+	want := []shape{{Dim3{X: 1}, Dim3{X: 1024}, true}, {Dim3{X: 132}, Dim3{X: 160}, true}, {Dim3{X: 264}, Dim3{X: 128}, true}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(shape{})); diff != "" {
 		t.Errorf("launches (-want +got):\n%s", diff)
 	}

@@ -36,8 +36,8 @@ func TestDecodeTuning(t *testing.T) {
 		grid, promotion int
 		encoded         int // so far: a map is encoded anew only where its promotion changes
 	}{
-		{DecodeTuning{}, 192, 128, 1}, {DecodeTuning{MergeBlocks: 66}, 66, 128, 1}, {DecodeTuning{Promotion: 64}, 192, 64, 2},
-		{DecodeTuning{MergeBlocks: 1, Promotion: 64}, 1, 64, 2}, {DecodeTuning{Promotion: 256}, 192, 256, 3}, {DecodeTuning{}, 192, 128, 4},
+		{DecodeTuning{}, 132, 128, 1}, {DecodeTuning{MergeBlocks: 66}, 66, 128, 1}, {DecodeTuning{Promotion: 64}, 132, 64, 2},
+		{DecodeTuning{MergeBlocks: 1, Promotion: 64}, 1, 64, 2}, {DecodeTuning{Promotion: 256}, 132, 256, 3}, {DecodeTuning{}, 132, 128, 4},
 	} {
 		l := run(c.tuning)
 		maps := r.driver.encoded

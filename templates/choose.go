@@ -8,29 +8,30 @@ import "math"
 type blockCost struct {
 	rows        int
 	start, tile float64
+	pair        float64 // a tile where two row blocks begin together
 }
 
-// The costs were fitted to decode steps of 144 shapes, up to 64 requests, on two
-// H200s (mlagen bench -variant all, 2026-11-30; golden/perf/decode.md). In those
-// tables they tell the times to 3 % on average where a row block is not far from
-// the best, and the row block they choose is 0.07 % slower than the best, 3.2 % at
-// worst. Blocks of 40 rows have two teams.
+// The costs were fitted to decode steps of 158 shapes on two H200s (mlagen bench
+// -variant all, 2026-11-30; golden/perf/decode.md). In those tables they tell the
+// times to 4 % on average where a row block is not far from the best, and the row
+// block they choose is 0.16 % slower than the best, 8 % at worst. Blocks of 40 rows
+// have two teams.
 var blockCosts = []blockCost{
-	{8, 2.966, 1.124}, {16, 3.187, 1.156}, {24, 3.954, 1.149}, {32, 3.746, 1.306}, {40, 6.054, 1.227}, {64, 3.845, 1.554},
+	{8, 3.237, 0.916, 1.127}, {16, 3.587, 1.017, 1.007}, {24, 4.612, 1.188, 1.077},
+	{32, 4.957, 1.312, 1.194}, {40, 7.256, 1.258, 1.197}, {64, 5.670, 1.507, 1.438},
 }
 
 const (
 	// pageMicroseconds is how often a page of its own reaches each of costSMs
 	// SMs that read side by side: the memory's pace.
-	pageMicroseconds = 2.097
+	pageMicroseconds = 2.096
 	costSMs          = 132
 
-	togetherTile = 0.926   // a tile of 8 rows where two row blocks begin together
-	pairTiles    = 2.827   // what merging a request of two pieces costs, in tiles
-	itemTiles    = 2.021   // what a further request of the same CTA costs, in tiles
-	mergeRate    = 1.475e6 // bytes of partial results that a microsecond merges
-	mergeStart   = 0.079   // microseconds more, of any merge
-	sharedMerge  = 0.018   // and of one that is shared by warps
+	pairTiles   = 2.175   // what merging a request of two pieces costs, in tiles
+	itemTiles   = 2.586   // what a further request of the same CTA costs, in tiles
+	mergeRate   = 2.737e6 // bytes of partial results that a microsecond merges
+	mergeStart  = 0.026   // microseconds more, of any merge
+	sharedMerge = 0.005   // and of one that is shared by warps
 )
 
 // ChooseBlockH returns the row block that attends so many packed rows fastest,
@@ -92,17 +93,17 @@ func EstimateDecode(rows, blockH, batch, tokens, splits, sms int) float64 {
 	return c.forced(rows, batch, tokens, splits, sms)
 }
 
-// together returns the block's costs where row blocks begin together.
-func (c blockCost) together(rows int) blockCost {
+// beside returns the block's costs among the row blocks of so many rows.
+func (c blockCost) beside(rows int) blockCost {
 	if (Spec{Heads: rows, SQ: 1, BlockH: c.rows}).sideBySide() > 1 {
-		c.tile = togetherTile
+		c.tile = c.pair
 	}
 	return c
 }
 
 // forced estimates a decode step of requests cut into so many even pieces.
 func (c blockCost) forced(rows, batch, tokens, splits, sms int) float64 {
-	c = c.together(rows)
+	c = c.beside(rows)
 	blocks := ceilQuotient(rows, c.rows)
 	parts := max(1, sms/blocks)
 	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)
@@ -136,7 +137,7 @@ func (c blockCost) time(length, items float64, reading int, merge float64) float
 // step estimates a decode step in microseconds, from the same piece lengths that
 // the schedule would take for requests of one length.
 func (c blockCost) step(rows, batch, tokens, sms int) float64 {
-	c = c.together(rows)
+	c = c.beside(rows)
 	blocks := ceilQuotient(rows, c.rows)
 	parts := max(1, sms/blocks)
 	tiles, requests := ceilQuotient(tokens, pageTokens), max(1, batch)

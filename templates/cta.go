@@ -51,12 +51,14 @@ func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	}
 }
 
-// The pages of an item from which on two are loaded early and not one: of one row block
-// of up to 16 rows, and of others. Found by trying (golden/perf/decode.md).
-const (
-	longAlone  = 8
-	longBeside = 32
-)
+// longItem returns the pages of an item from which on two are loaded early and not one.
+// Found by trying (golden/perf/decode.md).
+func (s Spec) longItem() int {
+	if narrow, pair := s.BlockH <= 16, s.RowBlocks() == 2; narrow && s.RowBlocks() == 1 || !narrow && pair {
+		return 8
+	}
+	return 32
+}
 
 // earlyEnd returns the end of an item's pages that are loaded before the kernel
 // ahead has ended: the first or the first two, as far as they were in the cache
@@ -68,11 +70,7 @@ func (c *decodeCTA) earlyEnd(it item) gen.Value {
 	if s.rowsOnM() {
 		ahead = k.Select(it.combined(), k.Int(0), k.Int(2))
 	} else {
-		long := longBeside
-		if s.BlockH <= 16 && s.RowBlocks() == 1 {
-			long = longAlone
-		}
-		ahead = k.Select(it.end.Sub(it.begin).Ge(long), k.Int(2), k.Int(1))
+		ahead = k.Select(it.end.Sub(it.begin).Ge(s.longItem()), k.Int(2), k.Int(1))
 	}
 	settled := c.kvLen.At(it.request).Load(0).Sub(c.newTokens.Read()).Shr(pageShift)
 	return it.begin.Add(ahead).Min(settled)

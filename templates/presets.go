@@ -13,7 +13,7 @@ var presets = []Preset{
 	{"absorb-decode-h16", "absorb-decode", Spec{Heads: 16}},
 	{"absorb-decode-h8", "absorb-decode", Spec{Heads: 8}},
 	{"absorb-decode-h128", "absorb-decode", Spec{Heads: 128}},
-	{"absorb-decode-h128-c2", "absorb-decode", Spec{Heads: 128, Cluster: 2}},
+	{"absorb-decode-h64", "absorb-decode", Spec{Heads: 64}},
 	{"absorb-decode-h16-sq5", "absorb-decode", Spec{Heads: 16, SQ: 5}},
 	{"absorb-decode-h16-sq5-b40", "absorb-decode", Spec{Heads: 16, SQ: 5, BlockH: 40}},
 	{"absorb-decode-h64-b32", "absorb-decode", Spec{Heads: 64, BlockH: 32}},

@@ -49,6 +49,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		}
 		length := k.Var(k.Int(0))
 		state := newSoftmaxState(k, len(p.rows.softmax.max))
+		p.rows.out.Zero()
 		c.todo.overlapped(c.part, func(it item) {
 			length.Set(c.kvLen.At(it.request).Load(0))
 			queries := c.queries.locate(it, c.firstRow, shared.queries, s.teamThreads())
@@ -56,7 +57,6 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			queries.load()
 		}, func(it item) {
 			p.rows.softmax.reset()
-			p.rows.out.Zero()
 			k.WaitCopies()
 			k.FenceAsync()
 			both.Sync()
@@ -73,6 +73,7 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			state.set(p.rows.finish(both)) // where all have multiplied the queries for the last time
 		}, func(it item) {
 			c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()})
+			p.rows.out.Zero() // for the next item
 		})
 	}
 

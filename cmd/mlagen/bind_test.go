@@ -254,7 +254,7 @@ func TestSingle(t *testing.T) {
 	if err := errors.Join(m.err,
 		schedule.Launch(stream, ScheduleH8Args{Batch: b, KVLen: a.KVLen, Schedule: a.Schedule}),
 		attend.Launch(stream, a),
-		combine.Launch(stream, CombineH8Args{Batch: b, BlockTable: a.BlockTable, Schedule: a.Schedule, Workspace: a.Workspace, Out: a.Out, LSE: a.LSE, LSEFactor: a.LSEFactor}),
+		combine.Launch(stream, CombineH8Args{Batch: b, Schedule: a.Schedule, Workspace: a.Workspace, Out: a.Out, LSE: a.LSE, LSEFactor: a.LSEFactor}),
 		stream.Synchronize()); err != nil {
 		t.Fatal(err)
 	}

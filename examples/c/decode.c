@@ -174,7 +174,7 @@ int main(void) {
 	decode_schedule_args s = {.sms = sms, .batch = BATCH, .splits = 0, .kv_len = a.kv_len, .schedule = a.schedule};
 	launched(decode_schedule_launch(schedule, stream, &s, &why), DECODE_SCHEDULE_KERNEL, &why);
 	launched(absorb_decode_launch(attend, stream, &a, &why), ABSORB_DECODE_KERNEL, &why);
-	decode_combine_args c = {.sms = sms, .batch = BATCH, .splits = 0, .block_table = a.block_table, .schedule = a.schedule, .workspace = a.workspace, .out = a.out, .lse = a.lse, .lse_factor = a.lse_factor};
+	decode_combine_args c = {.sms = sms, .batch = BATCH, .splits = 0, .schedule = a.schedule, .workspace = a.workspace, .out = a.out, .lse = a.lse, .lse_factor = a.lse_factor};
 	launched(decode_combine_launch(combine, stream, &c, &why), DECODE_COMBINE_KERNEL, &why);
 	check(cuStreamSynchronize(stream), "run");
 

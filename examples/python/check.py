@@ -83,7 +83,7 @@ class Decode:
         self.arguments = {
             "batch": batch, "splits": splits, "new_tokens": 0, "scale": SCALE, "lse_factor": math.log(2), "q_latent": self.parts[0], "q_rope": self.parts[1],
             "kv": self.kv, "block_table": self.table, "kv_len": self.kv_len, "out": self.out, "lse": self.lse,
-            **room(operation, batch=batch, splits=splits),
+            **room(operation, batch=batch, splits=splits, new_tokens=0),
         }
         self.fill(lengths)
 

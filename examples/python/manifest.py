@@ -91,10 +91,10 @@ class Manifest:
     def plan(self, sms, arguments):
         """Returns the Launch for arguments by name (int, float, View or Memory), or
         None where there is nothing to do. Arguments of other kernels are ignored."""
+        values = self._integers(sms, arguments)
         for name in self.arguments:
             if name not in arguments:
                 raise ArgumentError(f"{self.kernel}: {name} is missing")
-        values = self._integers(sms, arguments)
         for a in self._kind("tensor"):
             self._tensor(a, arguments[a["name"]], values)
         for q in self.launch.get("quantities", []):
@@ -128,7 +128,10 @@ class Manifest:
         for constant in self.launch.get("constants", []):
             values[constant["name"]] = constant["value"]
         for a in self._kind("integer"):
-            name, value = a["name"], arguments[a["name"]]
+            name = a["name"]
+            if name not in arguments:
+                raise ArgumentError(f"{self.kernel}: {name} is missing")
+            value = arguments[name]
             for bound, wrong, text in (("min", int.__lt__, "at least"), ("max", int.__gt__, "at most")):
                 if bound in a:
                     limit = evaluate(a[bound], values)

@@ -105,6 +105,9 @@ class Manifests(unittest.TestCase):
             self.assertIn(text, str(raised.exception))
         with self.assertRaisesRegex(ArgumentError, "scale is missing"):
             m.plan(2, {name: value for name, value in self.arguments().items() if name != "scale"})
+        for ask in (lambda: m.plan(2, {"scale": 0.3}), lambda: m.buffer_bytes("room", 2, {})):
+            with self.assertRaisesRegex(ArgumentError, "k: n is missing"):
+                ask()
 
     def test_files(self):
         for changes, text in (({"schema": 1}, "schema is 1"), ({"ptx_sha256": "0" * 64}, "another text")):

@@ -172,9 +172,9 @@ type variation struct {
 	apply func(*Choice)
 }
 
-// Pairs of CTAs bring pages to each other in row blocks of wideBlockH, where a
-// request has an even number of them. They gain where few requests are long, 1 to
-// 1.5 %, and lose twice as much elsewhere.
+// Two row blocks begin together by themselves. Of more, row blocks of wideBlockH may
+// begin in pairs: with four that gains 1.3 % where a request is long and alone, and
+// loses as much at 64 × 4096 (golden/perf/decode.md).
 const (
 	wideBlockH = 64
 	pairBatch  = 32    // requests at most

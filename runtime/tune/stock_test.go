@@ -129,11 +129,12 @@ func TestOrderOfLoading(t *testing.T) {
 	}
 }
 
-// Pairs of CTAs are tried where few requests are long, and cost a program each.
+// Of more than two row blocks pairs are tried where few requests are long, and cost a
+// program each.
 func TestPairsWhereTheyCanWin(t *testing.T) {
 	w := newWorld(flat)
 	w.whole, w.loading = 1500*time.Millisecond, 300*time.Millisecond
-	w.runWide(t, Envelope{SQ: []int{1}, Batches: []int{1, 32, 64}, Tokens: []int{8192, 16384}}, 30*time.Second)
+	w.runWide(t, Envelope{SQ: []int{1, 2}, Batches: []int{1, 32, 64}, Tokens: []int{8192, 16384}}, 30*time.Second)
 	paired := map[Load]bool{}
 	for _, x := range w.entered {
 		if x.Cluster == 2 {
@@ -143,7 +144,7 @@ func TestPairsWhereTheyCanWin(t *testing.T) {
 			t.Errorf("%v: %v", x.Load, x.Choice)
 		}
 	}
-	if len(paired) != 2 || !paired[Load{1, 1, 16384, false}] || !paired[Load{1, 32, 16384, false}] {
+	if len(paired) != 2 || !paired[Load{2, 1, 16384, false}] || !paired[Load{2, 32, 16384, false}] {
 		t.Errorf("pairs were tried for %v", paired)
 	}
 }
