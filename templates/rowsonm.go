@@ -132,8 +132,8 @@ func (w slicesWay) put(packed []gen.Value, quad int) {
 	k := w.rows.k
 	const quads = sliceCols / 8
 	for n := 0; n < len(packed); n += 2 * quads {
-		if quad+n > 0 {
-			k.SyncWarp() // all lanes have read what was there before
+		if n > 0 { // or write has waited for all lanes
+			k.SyncWarp() // all have read what was there before
 		}
 		w.slice.StoreSlice(packed[n:n+2*quads], w.first, 0)
 		k.SyncWarp()

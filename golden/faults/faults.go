@@ -131,6 +131,19 @@ var Decode = []Fault{
 	{"a reference not left for the other warpgroup", decode, wide, `^\tst\.shared\.f32.*\n`, 0, ""},
 	{"waiter's phase never flips", decode, wide, `(bra L\d+_await;\n(?:.*\n){0,3}?\txor\.b32 %r\d+, %r\d+), 1(;(?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 0, "$1, 0$2"},
 	{"threads decide about references by themselves", decode, narrow, `bar\.red\.or\.pred (%p\d+), 1, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
+
+	// From one item to the next, rows on M.
+	{"the next queries not awaited", decode, wide, `^\tcp\.async\.wait_all;\n`, 0, ""},
+	{"the next queries not fenced for wgmma", decode, wide, `^(\tcp\.async\.wait_all;\n)\tfence\.proxy\.async\.shared::cta;\n`, 0, "$1"},
+	{"no barrier between the next queries and their scores", decode, wide, `^(\tcp\.async\.wait_all;\n.*\n)\tbar\.sync 1, 256;\n`, 0, "$1"},
+	{"the next queries copied over queries in use", decode, wide, `^(\tst\.shared\.f32 \[%r\d+\+\d+\], %f\d+;\nL\d+_end:\n)\tbar\.sync 1, 256;\n`, -1, "$1"},
+	{"output of the item before left in the next", decode, wide, `^(L\d+_end:\n)\tmov\.f32 %f\d+, 0f00000000;\n((?:\tmov\.f32 %f\d+, 0f00000000;\n){127}L\d+_end:\n)`, 0, "$1$2"},
+	{"output read before all lanes have staged it", decode, wide, `^(\tstmatrix.*\n)\tbar\.warp\.sync.*\n`, 0, "$1"},
+	{"output staged over what other lanes read", decode, wide, `^(\tst\.global\.v4\.b32 .*\n)\tbar\.warp\.sync.*\n`, 0, "$1"},
+	{"output of all warps staged in one place", decode, wide, `(shr\.s32 %r\d+, %r\d+, 5;\n\tshl\.b32 (%r\d+), %r\d+, 4;\n)`, 0, "$1\tmov.b32 $2, 0;\n"},
+	{"output of both warpgroups in the columns of one", decode, wide, `(\tshl\.b32 (%r\d+), %r\d+, 7;\n)(\tmul\.wide\.s32 %rd\d+, %r\d+, 4;\n)`, 0, "$1\tmov.b32 $2, 0;\n$3"},
+	{"an item's destination forgotten over the next one's", decode, wide, `^((?:\tmov\.b32 %r\d+, %r\d+;\n){3})\tmov\.b32 %r\d+, %r\d+;\n(\tmov\.b32 %r\d+, 1;\n\tsetp\.lt)`, 0, "$1$2"},
+	{"an item's request forgotten over the next one's", decode, wide, `^\tmov\.b32 %r\d+, %r\d+;\n((?:\tmov\.b32 %r\d+, %r\d+;\n){3}\tmov\.b32 %r\d+, 1;\n\tsetp\.lt)`, 0, "$1"},
 	{"producer keeps its registers", decode, wide, `^\tsetmaxnreg\.dec.*\n`, 0, ""},
 	{"consumers ask for too many registers", decode, wide, `setmaxnreg\.inc\.sync\.aligned\.u32 232`, 0, "setmaxnreg.inc.sync.aligned.u32 248"},
 
