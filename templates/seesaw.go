@@ -50,12 +50,13 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 		length := k.Var(k.Int(0))
 		state := newSoftmaxState(k, len(p.rows.softmax.max))
 		p.rows.out.Zero()
-		c.todo.overlapped(c.part, func(it item) {
+		fetch := func(it item) {
 			length.Set(c.kvLen.At(it.request).Load(0))
 			queries := c.queries.locate(it, c.firstRow, shared.queries, s.teamThreads())
 			k.WaitForPreviousGrid()
 			queries.load()
-		}, func(it item) {
+		}
+		attendTiles := func(it item) {
 			p.rows.softmax.reset()
 			k.WaitCopies()
 			k.FenceAsync()
@@ -71,10 +72,12 @@ func seesawDecode(s Spec) (*gen.Output, error) {
 			}
 			k.IfElse(side.Eq(0), run(left, pair.left), run(right, pair.right))
 			state.set(p.rows.finish(both)) // where all have multiplied the queries for the last time
-		}, func(it item) {
+		}
+		deliver := func(it item) {
 			c.result.write(it, c.rowBlock, c.firstRow, p.rows, state, mergeTeam{both, s.teamThreads(), k.Thread()})
 			p.rows.out.Zero() // for the next item
-		})
+		}
+		c.todo.overlapped(c.part, fetch, attendTiles, deliver)
 	}
 
 	load := func() {

@@ -61,9 +61,11 @@ func workReader(k *gen.Kernel) work {
 	return work{k, k.Pointer("part_first", isa.S32), k.Pointer("items", isa.S32)}
 }
 
-// overlapped runs through a part's items like each, and has finish done for an item
-// only after prepare for the next one. Between them stands attend.
-func (w work) overlapped(part gen.Value, prepare, attend, finish func(item)) {
+// overlapped runs through a part's items like each, in three steps, of which an item's
+// last is done after the next one's first:
+//
+//	fetch 0  attend 0  fetch 1  deliver 0  attend 1  fetch 2  deliver 1  …
+func (w work) overlapped(part gen.Value, fetch, attend, deliver func(item)) {
 	k := w.k
 	items := w.items.Read()
 	bounds := w.first.At(part)
@@ -75,8 +77,8 @@ func (w work) overlapped(part gen.Value, prepare, attend, finish func(item)) {
 	more := k.Var(k.Select(now.item().request.Eq(idle), k.Int(0), k.Int(1)))
 	attended := k.Var(k.Int(0))
 	k.Loop("item", func(leaveIf func(gen.Value)) {
-		k.If(more.Ne(0), func() { prepare(now.item()) })
-		k.If(attended.Ne(0), func() { finish(before.item()) })
+		k.If(more.Ne(0), func() { fetch(now.item()) })
+		k.If(attended.Ne(0), func() { deliver(before.item()) })
 		leaveIf(more.Eq(0))
 		attend(now.item())
 		for i, v := range now {
