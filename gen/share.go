@@ -7,8 +7,9 @@ import (
 
 // Share makes the ring one that the n CTAs of a cluster fill together: each
 // brings a share of every slot, and brings it to all of them (FillAll). A slot
-// is free when the readers of all CTAs have given it back to every CTA. Before InitBarriers; SyncCluster must follow that, and
-// must come again before a CTA ends, whose peers may still copy or arrive there.
+// is free when the readers of all CTAs have given it back to every CTA. Before
+// InitBarriers; SyncCluster must follow that, and must come again before a CTA ends,
+// whose peers may still copy or arrive there.
 func (r *Ring) Share(n int) {
 	r.ctas = r.k.sharers(n)
 	r.empty.arrivals *= r.ctas
@@ -41,10 +42,6 @@ func (p Place) FillAll(policy Value, boxes ...Box) {
 // copyBoxTo issues a copy to the same place in each of a cluster's n CTAs, whose
 // mbarrier there counts the bytes.
 func (k *Kernel) copyBoxTo(n int, dst ptx.Addr, desc ptx.Operand, at []Value, bar ptx.Addr, policy Value) {
-	if n < 2 {
-		k.copyBox(dst, desc, at[0], at[1:], bar, policy)
-		return
-	}
 	all := k.reg(isa.U16)
 	k.emit("mov.b16", all, ptx.Imm(1<<n-1))
 	coords := ptx.Vec{}

@@ -274,8 +274,10 @@ func TestDecodeLaunchRules(t *testing.T) {
 				if got, want := rules.bytes(0, "schedule", integers), d.ScheduleBytes(batch, splits); got != want {
 					t.Errorf("%+v, batch %d, splits %d: schedule of %d bytes by the rules, %d by the runtime", s, batch, splits, got, want)
 				}
-				if got, want := rules.bytes(1, "workspace", integers), d.WorkspaceBytes(batch, splits); got != want {
-					t.Errorf("%+v, batch %d, splits %d: workspace of %d bytes by the rules, %d by the runtime", s, batch, splits, got, want)
+				for _, i := range []int{1, 2} {
+					if got, want := rules.bytes(i, "workspace", integers), d.WorkspaceBytes(batch, splits); got != want {
+						t.Errorf("%+v, batch %d, splits %d: workspace of %d bytes by the rules of kernel %d, %d by the runtime", s, batch, splits, got, i, want)
+					}
 				}
 			}
 		}

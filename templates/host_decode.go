@@ -10,7 +10,6 @@ import (
 // decodeHost is how a decode step is launched. Launches depend on batch,
 // splits and the tables' width alone, so that a captured graph serves other lengths.
 func decodeHost(s Spec) hostRules {
-	most, seldom := s.mergeBounds()
 	h := hostRules{
 		operation: "decode",
 		steps: []manifest.Step{
@@ -52,7 +51,6 @@ func decodeHost(s Spec) hostRules {
 			// The merge's blocks: see runtime's Decode.
 			{Name: "pieces_each", Value: "if(splits, splits, parts / max(1, batch))"},
 			{Name: "merge_work", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, merged * shared_units, if(max(pieces_each, %d) - %[2]d, ceildiv(merged * units, 2), ceildiv(merged * units, %d)))", halfSlots, warpSlots, combineWarps)},
-			{Name: "merge_blocks", Value: fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, min(%s, max(merge_work, ceildiv(sms, 2))), %s)", pairPieces, most, seldom)},
 		},
 		when: "batch",
 		// Requests of one or two forced pieces need no merge but decode's own.
@@ -60,7 +58,7 @@ func decodeHost(s Spec) hostRules {
 		grids: map[string][3]string{
 			"decode_schedule": {"1", "1", "1"},
 			"absorb_decode":   {"parts * row_blocks", "1", "1"},
-			"decode_combine":  {"merge_blocks", "1", "1"},
+			"decode_combine":  {s.mergeGrid(), "1", "1"},
 		},
 		fills: map[string]manifest.Fill{
 			"block_table_stride": {Value: "block_table.stride.batch / 4"},
@@ -89,18 +87,18 @@ func decodeHost(s Spec) hostRules {
 	return h
 }
 
-// mergeBounds returns the most blocks of the merge where there is much to merge, and
-// how many there are where there hardly is anything. Runtime's Decode says why.
-func (s Spec) mergeBounds() (most, seldom string) {
+// mergeGrid returns how many blocks the merge has. Runtime's Decode says why.
+func (s Spec) mergeGrid() string {
+	most, seldom := "4 * sms", "2 * sms"
 	switch {
 	case s.BlockH <= 16:
-		return "if(max(merge_work, 2 * sms) - 2 * sms, 2 * sms, sms)", "sms"
+		most, seldom = "if(max(merge_work, 2 * sms) - 2 * sms, 2 * sms, sms)", "sms"
 	case s.BlockH <= 32:
-		return "3 * sms", "sms"
+		most, seldom = "3 * sms", "sms"
 	case s.RowBlocks() > s.Cluster:
-		return "4 * sms", "if(max(batch * block_table.size.page, parts) - parts, 3 * sms, 2 * sms)"
+		seldom = "if(max(batch * block_table.size.page, parts) - parts, 3 * sms, 2 * sms)"
 	}
-	return "4 * sms", "2 * sms"
+	return fmt.Sprintf("if(max(pieces_each, %d) - %[1]d, min(%s, max(merge_work, ceildiv(sms, 2))), %s)", pairPieces, most, seldom)
 }
 
 // What scores are multiplied by, and what the LSE is: both kernels work with

@@ -8,11 +8,12 @@ package manifest
 //  1. constants, and sms: the device's multiprocessors;
 //  2. integer arguments, each between its min and max, and of each table
 //     argument T, T.rows, how many rows it has;
-//  3. of each tensor argument T, in each dimension D, T.size.D in elements and
+//  3. quantities, and with them the buffers' sizes, which a caller may ask for
+//     before there is a tensor;
+//  4. of each tensor argument T, in each dimension D, T.size.D in elements and
 //     T.stride.D in bytes (a stride means nothing where the size is 1 and may
 //     be 0 there), and of one that may be left out T.given, 1 or 0: then its
-//     address, sizes and strides are 0;
-//  4. quantities.
+//     address, sizes and strides are 0.
 //
 // An expression uses only what is known before it. All kernels of an operation
 // call the same thing by the same name and say the same of it, so that their

@@ -151,6 +151,7 @@ func TestRefuses(t *testing.T) {
 		{false, "launch.arguments.2.shape.1.name", "batch", "launch.arguments[2].shape[1].name"},
 		{false, "launch.arguments.2.shape.1.size", "tokens", "launch.arguments[2].shape[1].size"},
 		{false, "launch.quantities.0.value", "pieces", `launch.quantities[0].value was "pieces", which uses "pieces"`},
+		{false, "launch.quantities.0.value", "block_table.size.page", `launch.quantities[0].value was "block_table.size.page", which uses "block_table.size.page"`},
 		{true, "launch.quantities.0.value", "1 % 2", "launch.quantities[0].value was"},
 		{false, "launch.quantities.1.name", "batch", "launch.quantities[1].name"},
 		{false, "launch.when", "requests", "launch.when"},
@@ -271,7 +272,7 @@ const small = `{"schema":2,"kernel":"k","ptx_sha256":"0123456789abcdef0123456789
 	`{"name":"a","kind":"integer","doc":"","min":"0","max":"sms / c"},{"name":"t","kind":"tensor","doc":"","dtype":"bf16","shape":[{"name":"r"},{"name":"c","size":"64"}],"align":16},` +
 	`{"name":"l","kind":"table","doc":"","fields":["p","s"],"rows":2},{"name":"o","kind":"tensor","doc":"","dtype":"f32","shape":[{"name":"r","size":"a"}],"align":4,"dense":true,"optional":true},` +
 	`{"name":"w","kind":"buffer","doc":"","align":16,"bytes":"roundup(q, 16)"},{"name":"x","kind":"real","doc":""}],` +
-	`"quantities":[{"name":"q","value":"if(a, ceildiv(a, 3), min(1, max(2, a))) + l.rows * o.given"}],"when":"a","grid":["q","1","1"],"programmatic":true},"tool":"t"}`
+	`"quantities":[{"name":"q","value":"if(a, ceildiv(a, 3), min(1, max(2, a))) + l.rows"}],"when":"a","grid":["q + o.given","1","1"],"programmatic":true},"tool":"t"}`
 
 func TestSmall(t *testing.T) {
 	m, err := Parse([]byte(small))

@@ -73,14 +73,6 @@ func (m *Manifest) validateLaunch() error {
 			return err
 		}
 	}
-	for _, a := range l.Arguments {
-		for _, d := range a.Shape {
-			c.known[a.Name+".size."+d.Name], c.known[a.Name+".stride."+d.Name] = true, true
-		}
-		if a.Optional {
-			c.known[a.Name+".given"] = true
-		}
-	}
 	for i, q := range l.Quantities {
 		at := fmt.Sprintf("launch.quantities[%d].", i)
 		if err := first(c.define(at+"name", q.Name), c.expr(at+"value", q.Value)); err != nil {
@@ -93,6 +85,14 @@ func (m *Manifest) validateLaunch() error {
 			if err := c.expr(fmt.Sprintf("launch.arguments[%d].bytes", i), a.Bytes); err != nil {
 				return err
 			}
+		}
+	}
+	for _, a := range l.Arguments {
+		for _, d := range a.Shape {
+			c.known[a.Name+".size."+d.Name], c.known[a.Name+".stride."+d.Name] = true, true
+		}
+		if a.Optional {
+			c.known[a.Name+".given"] = true
 		}
 	}
 	if err := c.optional("launch.when", l.When); err != nil {
