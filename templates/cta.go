@@ -51,10 +51,15 @@ func newDecodeCTA(k *gen.Kernel, s Spec) *decodeCTA {
 	}
 }
 
-// longItem returns the pages of an item from which on two are loaded early and not one.
-// Found by trying (golden/perf/decode.md).
+// longItem returns the pages of an item from which on two are loaded early and not one:
+// fewer for a single row block of few rows and for two of many. Found by trying
+// (golden/perf/decode.md).
 func (s Spec) longItem() int {
-	if narrow, pair := s.BlockH <= 16, s.RowBlocks() == 2; narrow && s.RowBlocks() == 1 || !narrow && pair {
+	soon := 2
+	if s.BlockH <= narrowBlockH {
+		soon = 1
+	}
+	if s.RowBlocks() == soon {
 		return 8
 	}
 	return 32

@@ -91,9 +91,9 @@ func decodeHost(s Spec) hostRules {
 func (s Spec) mergeGrid() string {
 	most, seldom := "4 * sms", "2 * sms"
 	switch {
-	case s.BlockH <= 16:
+	case s.BlockH <= narrowBlockH:
 		most, seldom = "if(max(merge_work, 2 * sms) - 2 * sms, 2 * sms, sms)", "sms"
-	case s.BlockH <= 32:
+	case s.BlockH <= besideBlockH:
 		most, seldom = "3 * sms", "sms"
 	case s.RowBlocks() > s.Cluster:
 		seldom = "if(max(batch * block_table.size.page, parts) - parts, 3 * sms, 2 * sms)"

@@ -37,7 +37,7 @@ const maxPieceCost = 16
 // partial output costs as much as several tiles to write and merge.
 func (s Spec) minAligned() int {
 	switch {
-	case s.BlockH <= 16:
+	case s.BlockH <= narrowBlockH:
 		return 1
 	case s.BlockH <= swapBlockH:
 		return 2

@@ -122,6 +122,9 @@ func (s Spec) sideBySide() int {
 const (
 	swapBlockH   = 40 // the most on wgmma's N
 	seesawBlockH = 64 // on wgmma's M
+
+	narrowBlockH = 16 // the most that count as few: pieces are short, and merging them is little
+	besideBlockH = 32 // the most beside whose CTA one of the merge has room
 )
 
 // balancedBlock returns the row block for the spec's rows: the smallest multiple
