@@ -317,7 +317,7 @@ func (s Slot) Release(speaker Value, parts ...int) {
 	}
 	k.If(speaker, func() {
 		for _, i := range parts {
-			k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.parts[i].empty.addr(0))
+			k.arrive(1, s.parts[i].empty)
 		}
 	})
 }

@@ -144,13 +144,14 @@ func (t DType) PartialBytes() int {
 // request has so many pages, at most: the blocks that have work, within bounds that
 // follow from where they may begin (golden/perf/decode.md).
 //
-// The step after this one starts when all of them have. Beside a CTA of decode with
-// up to besideBlockH rows there is room for one, with more rows for none. So where
-// hardly anything is to be merged, one for each multiprocessor lets the next step
-// begin while this one's last CTAs still run, 2 to 5 % sooner; with wider rows there
-// are more, since steps whose CTAs begin one by one read the pages that row blocks
-// share at different times. Where there is much to merge, blocks of few rows go round
-// rather than wait for room.
+// The step after this one starts when all of them have. Beside a CTA of decode with 8,
+// 16 or 32 rows there is room for one, with 40 and 64 for none. So where hardly
+// anything is to be merged, one for each multiprocessor lets the next step begin while
+// this one's last CTAs still run, and takes up to 5 % off it; with wide row blocks two
+// or three were measured to be best, presumably since CTAs that begin one by one read
+// the pages that they share at different times. Where there is much to merge, blocks
+// of few rows go round rather than wait for room. Of 24 rows nothing was measured:
+// they count as 32, though the ring takes their room.
 func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	pieces, merged := d.parts/max(1, batch), min(batch, d.parts)
 	if splits > 0 {
@@ -185,8 +186,8 @@ func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	return min(most, max(work, (d.sms+1)/2))
 }
 
-// Row blocks whose CTAs leave room for one of the merge on their multiprocessor, and
-// those of which the merge's work is little.
+// Row blocks whose CTAs leave room for one of the merge on their multiprocessor (but for
+// 24 rows), and those of which the merge's work is little.
 const (
 	besideBlockH = 32
 	narrowBlockH = 16

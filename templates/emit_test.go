@@ -3,13 +3,16 @@ package templates
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mlagen/mlagen/ptx"
+	"github.com/mlagen/mlagen/ptx/hopper"
 	"github.com/mlagen/mlagen/ptx/ptxas"
 	"github.com/mlagen/mlagen/ptx/verify"
 )
@@ -169,6 +172,37 @@ func TestAssembled(t *testing.T) {
 		})
 	}
 }
+
+// TestMergeBesideDecode: a CTA of the merge has room on a multiprocessor beside one of
+// decode with the row blocks for which the merge's grid counts on it.
+func TestMergeBesideDecode(t *testing.T) {
+	assembler := ptxas.Find(t)
+	for _, heads := range []int{8, 16, 32} {
+		shared, registers := 0, 0
+		for _, kernel := range []string{"absorb-decode", "decode-combine"} {
+			out, err := Build(kernel, Spec{Heads: heads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, err := ptxas.Assemble(assembler, out.PTX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used := usedRegisters.FindStringSubmatch(log)
+			if used == nil {
+				t.Fatalf("ptxas does not tell registers:\n%s", log)
+			}
+			perThread, _ := strconv.Atoi(used[1])
+			shared += out.Manifest.Shared + hopper.SharedReserve
+			registers += hopper.Pool(out.Manifest.Threads, perThread)
+		}
+		if shared > hopper.SharedSM || registers > hopper.RegistersSM {
+			t.Errorf("%d heads: both take %d of %d bytes and %d of %d registers", heads, shared, hopper.SharedSM, registers, hopper.RegistersSM)
+		}
+	}
+}
+
+var usedRegisters = regexp.MustCompile(`Used (\d+) registers`)
 
 // TestLineInfo: .loc directives lead to the templates' lines and change no
 // instruction.

@@ -97,16 +97,18 @@ func (r *rowsOnM) finish(both gen.NamedBarrier) softmaxState {
 
 func (r *rowsOnM) layout() fragmentRows { return rowLayout(r.k) }
 
+// wayTo implements outputRows. A lane takes chunks of rows that are as far apart as
+// those of its fragments.
 func (r *rowsOnM) wayTo(out rowPlace, it item, firstRow gen.Value, _ mergeTeam) outputWay {
 	k, s := r.k, r.softmax.s
 	w := slicesWay{rows: r, slice: r.shared.weights.slices, first: k.Warp().Mul(sliceRows)}
 	in := w.first.Add(k.Lane().Shr(2))
 	chunk := k.Lane().And(3)
 	w.from[0] = w.slice.Chunk(in, chunk)
-	w.from[1] = w.slice.Below(w.from[0], gen.SwizzleRows)
+	w.from[1] = w.slice.Below(w.from[0], halfRows)
 	rows := out.of(it.request)
 	for i := range w.to {
-		row := firstRow.Add(k.FragmentRow()).Add(gen.SwizzleRows * i)
+		row := firstRow.Add(k.FragmentRow()).Add(halfRows * i)
 		w.to[i] = rows.row(row).At(r.side.Mul(r.out.N / 2)).At(chunk.Mul(4))
 		if s.Rows()%s.BlockH != 0 {
 			w.there[i] = row.Lt(s.Rows())
@@ -121,7 +123,7 @@ type slicesWay struct {
 	rows  *rowsOnM
 	slice gen.SharedTile // the warp's 16 rows begin at first
 	first gen.Value
-	from  [2]gen.Region  // the lane's chunks there, eight rows apart
+	from  [2]gen.Region  // the lane's chunks there, halfRows apart
 	to    [2]gen.Pointer // where the output has their rows, the warpgroup's columns
 	there [2]gen.Value   // whether it has them; zero Value: it does
 }
@@ -130,7 +132,7 @@ func (w slicesWay) batch() int { return w.rows.softmax.s.quadsAtOnce() }
 
 func (w slicesWay) put(packed []gen.Value, quad int) {
 	k := w.rows.k
-	const quads = sliceCols / 8
+	const quads = sliceCols / 8 // of a fragment, eight columns and so four words each
 	for n := 0; n < len(packed); n += 2 * quads {
 		if n > 0 { // or write has waited for all lanes
 			k.SyncWarp() // all have read what was there before

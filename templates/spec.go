@@ -124,7 +124,7 @@ const (
 	seesawBlockH = 64 // on wgmma's M
 
 	narrowBlockH = 16 // the most that count as few: pieces are short, and merging them is little
-	besideBlockH = 32 // the most beside whose CTA one of the merge has room
+	besideBlockH = 32 // the most beside whose CTA one of the merge has room (beside 24 rows none has)
 )
 
 // balancedBlock returns the row block for the spec's rows: the smallest multiple
