@@ -125,5 +125,11 @@ func (d Divisor) Floor(n Value) Value {
 	return n.k.Select(rest.Ge(d.by), q.Add(1), q).As(n.typ)
 }
 
+// Split returns ⌊n/by⌋ and what is left.
+func (d Divisor) Split(n Value) (quotient, rest Value) {
+	quotient = d.Floor(n)
+	return quotient, n.Sub(quotient.Mul(d.by.As(n.typ)))
+}
+
 // Ceil returns ⌈n/by⌉, for n and by whose sum is at most 2³².
 func (d Divisor) Ceil(n Value) Value { return d.Floor(n.As(isa.U32).Add(d.by.Sub(1))).As(n.typ) }

@@ -27,11 +27,8 @@ func TestDivisor(t *testing.T) {
 			}
 		}
 	}
-	for _, up := range []bool{false, true} {
-		want := floor
-		if up {
-			want = ceil
-		}
+	rest := each(len(n), func(i int) uint32 { return n[i] % by[i] })
+	for of, want := range map[string][]uint32{"floor": floor, "ceil": ceil, "rest": rest} {
 		r := newRig(t, 1024)
 		k := r.k
 		pn, pby := r.array("n", isa.U32, n...), r.array("by", isa.U32, by...)
@@ -39,14 +36,17 @@ func TestDivisor(t *testing.T) {
 			a, b := pn.At(i).Load(0), pby.At(i).Load(0)
 			d := k.Divisor(b)
 			q := d.Floor(a)
-			if up {
+			switch of {
+			case "rest":
+				_, q = d.Split(a)
+			case "ceil":
 				fits := a.Extend().Add(b.Extend()).Le(k.Const(isa.U64, 1<<32))
 				q = k.Select(fits, d.Ceil(a), k.Const(isa.U32, 0))
 			}
 			r.out.At(i).Store(0, q)
 		})
 		if diff := cmp.Diff(want, r.run(len(want))); diff != "" {
-			t.Errorf("up %v (-want +got):\n%s", up, diff)
+			t.Errorf("%s (-want +got):\n%s", of, diff)
 		}
 	}
 }

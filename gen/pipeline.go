@@ -330,3 +330,13 @@ func (s Slot) ReleaseAll(speaker Value) {
 	}
 	s.Release(speaker, all...)
 }
+
+// Discard waits for the tile and gives it back in all its readers' stead. Run by one
+// thread.
+func (s Slot) Discard() {
+	k := s.p.k
+	for i, part := range s.p.parts {
+		s.await(i)
+		k.emit("mbarrier.arrive.shared.b64", ptx.Sink{}, s.parts[i].empty.addr(0), ptx.Imm(part.Arrivals))
+	}
+}

@@ -266,3 +266,39 @@ func TestViews(t *testing.T) {
 		}
 	}
 }
+
+// TestDiscard: one thread may fill a ring and give all back itself, however many
+// readers a part has; the tiles pass through in order.
+func TestDiscard(t *testing.T) {
+	const pages, width = 11, 128
+	for slots := 2; slots <= 5; slots++ {
+		r := newRig(t, 0)
+		k := r.k
+		kv := k.Tensor("kv", gen.BF16, []string{"column", "token", "page"}, []int{64, 64, 1}, hopper.Swizzle128, 128)
+		ring := k.Pipeline("kv", slots, gen.Tile{DType: gen.BF16, Rows: 64, Cols: width, Swizzle: hopper.Swizzle128},
+			gen.Part{First: 0, Count: 1, Arrivals: 4}, gen.Part{First: 1, Count: 1, Arrivals: 4})
+		k.AlignmentCheck()
+		k.InitBarriers()
+		k.Roles(gen.Role{Name: "load", Warps: 1, Body: func() {
+			k.OneLane(func() {
+				fill, arrived := ring.Producer(), ring.Consumer()
+				k.For("page", 0, pages, 1, func(page gen.Value) {
+					fill.Load(kv, gen.Value{}, k.Int(0), page)
+					slot := arrived.Next()
+					slot.Await()
+					r.out.At(page).Store(0, slot.Columns(0, 64).Array(isa.U32).Load(0))
+					slot.Discard()
+				})
+			})
+		}})
+		built := r.build()
+		words := make([]uint32, pages*64*width/2)
+		for i := range words {
+			words[i] = uint32(i / (64 * width / 2))
+		}
+		r.bind(built.Manifest.TensorMaps[0], words, []uint64{width, 64, pages}, []uint64{2 * width, 2 * width * 64})
+		if diff := cmp.Diff(each(pages, func(i int) uint32 { return uint32(i) }), r.execute(built, pages)); diff != "" {
+			t.Errorf("%d slots (-want +got):\n%s", slots, diff)
+		}
+	}
+}

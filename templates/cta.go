@@ -105,7 +105,8 @@ func (c *decodeCTA) policy() (p gen.Value) {
 
 // loadPages keeps the ring filled with the part's pages, in the order in which
 // the items ask for them. A table entry is read while the copy engine is busy
-// with the page before. Run by one warp, of which one lane does it.
+// with the page before. A part without items reads ahead for others. Run by one warp,
+// of which one lane loads.
 //
 // The schedule kernel lets no kernel start before it has ended. So what was written
 // before it is there, however early kernels between it and this one let the next
@@ -116,7 +117,7 @@ func (c *decodeCTA) loadPages(ring *gen.Pipeline) {
 		policy := c.policy()
 		tiles := ring.Producer()
 		c.todo.each(c.part, func(it item) {
-			pages := c.table.At(it.request.Extend().Mul(c.tableStride.Read()))
+			pages := c.pages(it)
 			next := k.Var(k.Int(0))
 			k.If(it.begin.Lt(it.end), func() { next.Set(pages.At(it.begin).Load(0)) })
 			early := c.earlyEnd(it)
@@ -128,4 +129,10 @@ func (c *decodeCTA) loadPages(ring *gen.Pipeline) {
 			})
 		})
 	})
+	c.readAhead(ring)
+}
+
+// pages returns where the block table has the pages of an item's request.
+func (c *decodeCTA) pages(it item) gen.Pointer {
+	return c.table.At(it.request.Extend().Mul(c.tableStride.Read()))
 }

@@ -69,7 +69,7 @@ func (l *residentLengths) align(most, length gen.Value) {
 		c.storePiece(part, r, tiles, pieces, n, slot)
 		k.If(pieces.Gt(1).And(n.Eq(0)), func() { c.claim(r, slot, pieces, field(sums, 2)) })
 	})
-	k.If(part.Ge(all).And(part.Lt(c.parts)), func() { c.storeIdle(part) })
+	k.If(part.Ge(all).And(part.Lt(c.parts)), func() { c.storeReader(part, all, length) })
 	k.If(part.Le(c.parts), func() { c.first.At(part).Store(0, c.parts) }) // no further items
 	k.If(part.Eq(0), func() {
 		longest := byLength.Ceil(most)

@@ -16,13 +16,14 @@ type reference struct {
 	parts, splits int
 	out           written
 	merges        int
+	reader        []int // item of a part without pieces
 }
 
 // span is some of a request's tiles.
 type span struct{ request, begin, end int }
 
 func newReference(spec Spec, kvLen []int, parts, splits int) *reference {
-	r := &reference{spec: spec, parts: parts, splits: splits, out: newWritten(spec, len(kvLen), parts, splits)}
+	r := &reference{spec: spec, parts: parts, splits: splits, out: newWritten(spec, len(kvLen), parts, splits), reader: []int{idle, 0, 0, whole}}
 	for _, n := range kvLen {
 		r.tiles = append(r.tiles, ceilQuotient(max(n, 0), spec.BlockN))
 	}
@@ -89,7 +90,10 @@ func (r *reference) deal(n int) {
 
 // cut cuts where parts end, and returns the longest merge.
 func (r *reference) cut() int {
-	lists := r.aligned()
+	lists, length := r.aligned()
+	if _, ahead := r.spec.readAhead(); ahead && length >= leastAhead {
+		r.reader = []int{idle, len(lists), length, whole}
+	}
 	if lists == nil {
 		lists = r.balanced()
 	}
@@ -112,13 +116,14 @@ func (r *reference) cut() int {
 	return longest
 }
 
-// aligned gives every part one piece, nil where that is dear.
-func (r *reference) aligned() [][]span {
+// aligned gives every part one piece, of at most so many tiles, or none; nil where
+// that is dear.
+func (r *reference) aligned() (lists [][]span, length int) {
 	if len(r.tiles) > r.parts {
-		return nil
+		return nil, 0
 	}
 	sum, most := r.sum()
-	length := max(ceilQuotient(sum, r.parts), r.spec.minAligned())
+	length = max(ceilQuotient(sum, r.parts), r.spec.minAligned())
 	pieces := func() (n int) {
 		for _, t := range r.tiles {
 			n += max(1, ceilQuotient(t, length))
@@ -129,20 +134,19 @@ func (r *reference) aligned() [][]span {
 		length++
 	}
 	if length > r.even()+r.even()/16+1 {
-		return nil
+		return nil, 0
 	}
-	lists := make([][]span, 0, r.parts)
+	lists = make([][]span, 0, r.parts)
 	for i, t := range r.tiles {
 		n := max(1, ceilQuotient(t, length))
 		for j := range n {
 			lists = append(lists, []span{{i, t * j / n, t * (j + 1) / n}})
 		}
 	}
-	for len(lists) < r.parts {
-		lists = append(lists, nil)
-	}
-	return lists
+	return lists, length
 }
+
+func isAligned(r *reference) bool { lists, _ := r.aligned(); return lists != nil }
 
 // balanced cuts the line evenly.
 func (r *reference) balanced() [][]span {
@@ -183,10 +187,13 @@ func (r *reference) balanced() [][]span {
 // of requests that are cut.
 func (r *reference) write(lists [][]span, count []int, slotOf func(part int, s span) int) {
 	further := r.parts
+	for len(lists) < r.parts {
+		lists = append(lists, nil)
+	}
 	for p, list := range lists {
 		r.out.First[p] = further
 		if len(list) == 0 {
-			copy(r.out.Items[itemWords*p:], []int{idle, 0, 0, whole})
+			copy(r.out.Items[itemWords*p:], r.reader)
 		}
 		for i, s := range list {
 			at := p
@@ -282,7 +289,7 @@ func TestScheduleWords(t *testing.T) {
 			ways["pieces"] += len(kernels)
 		case splits == 1 || ref.wholeRequests():
 			ways[fmt.Sprint("whole ", len(kernels))]++
-		case ref.aligned() != nil:
+		case isAligned(ref):
 			ways["aligned"]++
 		default:
 			ways[fmt.Sprint("line ", len(kernels))]++

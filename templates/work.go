@@ -13,7 +13,9 @@ import (
 // destination.
 const itemWords = 4
 
-// idle is the request of a part without work.
+// idle is the request of a part without work. In place of its tiles such an item has
+// the number of pieces for which the part reads ahead, in whose order they are the
+// first items of the parts before, and the tiles of the longest of them.
 const idle = -1
 
 // The destination is whole where the item covers its request. Otherwise it is
@@ -59,6 +61,12 @@ type work struct {
 // workReader declares the schedule's parameters.
 func workReader(k *gen.Kernel) work {
 	return work{k, k.Pointer("part_first", isa.S32), k.Pointer("items", isa.S32)}
+}
+
+// item reads an item.
+func (w work) item(at gen.Value) item {
+	v := w.items.At(at.Mul(itemWords)).LoadVector(0, itemWords)
+	return item{request: v[0], begin: v[1], end: v[2], destination: v[3]}
 }
 
 // overlapped runs through a part's items like each, in three steps, of which an item's

@@ -97,10 +97,10 @@ var Decode = []Fault{
 	{"part released before the multiplication is complete", decode, narrow, `^(\twgmma\.wait_group.*\n)((?:.*\n){1,8}?\tmbarrier\.arrive\.shared\.b64.*\n)`, -1, "$2$1"},
 	{"consumer's phase never flips", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, 2, "$1, 0;"},
 	{"consumer's phase does not flip within a tile", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, 0, "$1, 0;"},
-	{"producer's phase never flips", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, -1, "$1, 0;"},
+	{"producer's phase never flips", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, 5, "$1, 0;"},
 	{"producer's phase does not flip within a tile", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, 4, "$1, 0;"},
 	{"consumer counts a slot too many", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 8;`, 2, "$1, 9;"},
-	{"producer counts a slot too few", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 8;`, -1, "$1, 7;"},
+	{"producer counts a slot too few", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 8;`, 5, "$1, 7;"},
 	{"expects a box too few", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, 0, "$1, 16384;"},
 	{"expects a box too many", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, 1, "$1, 32768;"},
 	{"expects nothing", decode, narrow, `^\tmbarrier\.arrive\.expect_tx.*\n`, 0, ""},
@@ -131,6 +131,11 @@ var Decode = []Fault{
 	{"a reference not left for the other warpgroup", decode, wide, `^\tst\.shared\.f32.*\n`, 0, ""},
 	{"waiter's phase never flips", decode, wide, `(bra L\d+_await;\n(?:.*\n){0,3}?\txor\.b32 %r\d+, %r\d+), 1(;(?:.*\n){1,10}?\tld\.shared\.v4\.b32)`, 0, "$1, 0$2"},
 	{"threads decide about references by themselves", decode, narrow, `bar\.red\.or\.pred (%p\d+), 1, 128, (%p\d+);`, 0, "or.pred $1, $2, $2;"},
+
+	// Reading ahead.
+	{"a page read ahead is given back by too few", decode, narrow, `(mbarrier\.arrive\.shared\.b64 _, \S+), 4;`, 0, "$1, 3;"},
+	{"a page read ahead is given back by too many", decode, narrow, `(mbarrier\.arrive\.shared\.b64 _, \S+), 4;`, 0, "$1, 5;"},
+	{"the last page read ahead is not awaited", decode, narrow, `^\t@!%p\d+ bra L\d+_await;\n((?:.*\n){1,2}?\tmbarrier\.arrive\.shared\.b64 _, \S+, 4;)`, -1, "$1"},
 
 	// From one item to the next, rows on M.
 	{"the next queries not awaited", decode, wide, `^\tcp\.async\.wait_all;\n`, 0, ""},

@@ -106,6 +106,7 @@ func problems(t *testing.T, heads int) []problem {
 		fields{`"kv_len": [800], "splits": 12`, 4},
 		fields{`"kv_len": [450, 100]`, 1},
 		fields{`"kv_len": [450], "fill": {"q": "normal*4", "kv": "normal"}`, 1}, // references are outgrown
+		fields{`"kv_len": [560, 576, 550]`, 4},                                  // a part reads ahead for the others
 	)
 }
 
