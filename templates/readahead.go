@@ -57,59 +57,80 @@ func (c *scheduler) storeReader(part, pieces, tiles gen.Value) {
 	c.store(part, k.Int(idle), k.Select(some, pieces, k.Int(0)), k.Select(some, tiles, k.Int(0)), k.Int(whole))
 }
 
-// readAhead is what the loading warp of a part without work does.
-func (c *decodeCTA) readAhead(ring *gen.Pipeline) {
-	k := c.k
-	how, ok := c.s.readAhead()
-	if !ok {
-		return
-	}
-	blocks := c.s.RowBlocks()
-	own := c.todo.item(c.part)
+// readAhead is what the loading warp of a part without work does, whose item is own.
+func (c *decodeCTA) readAhead(how readAhead, own item, ring *gen.Pipeline) {
+	k, blocks := c.k, c.s.RowBlocks()
 	pieces, tiles := own.begin, own.end
-	first := k.Block().Sub(pieces.Mul(blocks)) // the reader's number, and its first piece
-	k.If(own.request.Eq(idle).And(first.Lt(pieces)), func() {
-		readers := k.Blocks().Sub(pieces.Mul(blocks))
-		turn := k.Divisor(k.Divisor(readers).Ceil(pieces.Sub(first)))
-		visit := func(step gen.Value) (piece, offset gen.Value) {
-			turns, n := turn.Split(step)
-			return first.Add(n.Mul(readers)), step.Mul(how.pace).Div(paceUnit).Add(turns).Add(aheadLead)
-		}
-		end := tiles.Sub(tiles.Div(lastAhead))
-		// A lane for a step: many pages' numbers are awaited at once.
-		pageOf := func(step gen.Value) gen.Value {
-			page := k.Var(k.Int(-1))
-			piece, offset := visit(step)
-			it := c.todo.item(piece)
-			tile := it.begin.Add(offset)
-			k.If(offset.Lt(end).And(tile.Lt(it.end)), func() { page.Set(c.pages(it).At(tile).Load(0)) })
-			return page.Value
-		}
-		fill, arrived, pending := ring.Producer(), ring.Consumer(), k.Var(k.Int(0))
-		read := func(page gen.Value) {
-			// Evicted as other data, and not first: it is to stay until it is wanted.
-			fill.Load(c.kv, gen.Value{}, k.Int(0), page)
-			if how.inFlight > 1 {
-				k.If(pending.Gt(0), func() { arrived.Next().Discard() })
-				pending.Set(1)
-				return
-			}
-			arrived.Next().Discard()
-		}
+	number := k.Block().Sub(pieces.Mul(blocks))
+	k.If(number.Lt(pieces), func() {
+		r := aheadReader{decodeCTA: c, readAhead: how, first: number, end: tiles.Sub(tiles.Div(lastAhead))}
+		r.readers = k.Blocks().Sub(pieces.Mul(blocks))
+		r.turn = k.Divisor(k.Divisor(r.readers).Ceil(pieces.Sub(r.first)))
+		load, finish := r.loader(ring)
 		step := k.Var(k.Int(0))
-		next := k.Var(pageOf(k.Lane()))
+		next := k.Var(r.page(k.Lane()))
 		k.WaitForPreviousGrid()
-		k.While("steps", func() gen.Value { _, offset := visit(step.Value); return offset.Lt(end) }, func() {
-			page := k.Var(next.Value).Value
+		k.While("steps", func() gen.Value { _, offset := r.visit(step.Value); return offset.Lt(r.end) }, func() {
+			pages := k.Var(next.Value).Value
 			step.Increase(32)
-			next.Set(pageOf(step.Add(k.Lane())))
+			next.Set(r.page(step.Add(k.Lane())))
 			k.For("step", 0, 32, 1, func(i gen.Value) {
-				p := page.FromLane(i)
-				k.If(p.Ge(0), func() { k.OneLane(func() { read(p) }) })
+				page := pages.FromLane(i)
+				k.If(page.Ge(0), func() { k.OneLane(func() { load(page) }) })
 			})
 		})
-		if how.inFlight > 1 {
-			k.OneLane(func() { k.If(pending.Gt(0), func() { arrived.Next().Discard() }) })
-		}
+		k.OneLane(finish)
 	})
+}
+
+// aheadReader is the loading warp of a part that reads ahead.
+type aheadReader struct {
+	*decodeCTA
+	readAhead
+	first   gen.Value // of its pieces, and its number among the readers
+	readers gen.Value // all of them: as far apart are its pieces
+	turn    gen.Divisor
+	end     gen.Value // the last page's offset in a piece, and one more
+}
+
+// visit returns which piece is visited at a step, and how far in it the page lies.
+func (r aheadReader) visit(step gen.Value) (piece, offset gen.Value) {
+	turns, n := r.turn.Split(step)
+	return r.first.Add(n.Mul(r.readers)), step.Mul(r.pace).Div(paceUnit).Add(turns).Add(aheadLead)
+}
+
+// page returns which page is read at a step, −1 for none. Lanes ask for a step each:
+// many answers are awaited at once.
+func (r aheadReader) page(step gen.Value) gen.Value {
+	k := r.k
+	page := k.Var(k.Int(-1))
+	piece, offset := r.visit(step)
+	it := r.todo.item(piece)
+	tile := it.begin.Add(offset)
+	k.If(offset.Lt(r.end).And(tile.Lt(it.end)), func() { page.Set(r.pages(it).At(tile).Load(0)) })
+	return page.Value
+}
+
+// loader returns what loads a page, which nobody looks at, and what awaits those that
+// are still under way in the end. One lane runs them.
+func (r aheadReader) loader(ring *gen.Pipeline) (load func(page gen.Value), finish func()) {
+	k := r.k
+	fill, arrived := ring.Producer(), ring.Consumer()
+	await := func() { arrived.Next().Discard() }
+	if r.inFlight == 1 {
+		return func(page gen.Value) { r.bring(fill, page); await() }, func() {}
+	}
+	pending := k.Var(k.Int(0)) // whether a page has been asked for before
+	awaitPending := func() { k.If(pending.Ne(0), await) }
+	return func(page gen.Value) {
+		r.bring(fill, page)
+		awaitPending()
+		pending.Set(1)
+	}, awaitPending
+}
+
+// bring has the copy engine bring a page. It is evicted as other data and not first: it
+// is to stay in the L2 until it is wanted.
+func (r aheadReader) bring(fill *gen.Producer, page gen.Value) {
+	fill.Load(r.kv, gen.Value{}, r.k.Int(0), page)
 }

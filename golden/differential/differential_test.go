@@ -59,7 +59,12 @@ var decodeCases = []decodeCase{
 	{heads: 64, dtype: "fp16", more: `"layout": {"kv_row": 584, "kv_page": 40000, "out": "padded"}, "lse_base": "2"`},
 	{heads: 16, parts: 4, more: `"splits": 3`},
 	{heads: 64, parts: 4, dtype: "fp16", more: `"splits": 11`},
-	{heads: 16, more: `"fill": {"q": "normal*4", "kv": "normal"}`}, // logits so far apart that few weights count
+	// Parts without a piece read ahead, for whole requests and for cut ones.
+	{heads: 8, parts: 4, more: `"kv_len": [560, 570, 550]`},
+	{heads: 24, dtype: "fp16", parts: 7, more: `"kv_len": [640, 600, 610, 580, 590]`},
+	{heads: 32, parts: 9, more: `"kv_len": [2048, 2040]`},
+	{heads: 16, sq: 2, blockH: 16, parts: 4, more: `"kv_len": [560, 570, 550]`}, // pairs of CTAs
+	{heads: 16, more: `"fill": {"q": "normal*4", "kv": "normal"}`},              // logits so far apart that few weights count
 	{heads: 64, more: `"fill": {"q": "normal*4", "kv": "normal"}`},
 }
 
