@@ -150,8 +150,8 @@ func (t DType) PartialBytes() int {
 // this one's last CTAs still run, and takes up to 5 % off it; with wide row blocks two
 // or three were measured to be best, presumably since CTAs that begin one by one read
 // the pages that they share at different times. Where there is much to merge, blocks
-// of few rows go round rather than wait for room. Of 24 rows nothing was measured:
-// they count as 32, though the ring takes their room.
+// of few rows go round rather than wait for room. Beside 24 rows there is no room,
+// since the ring takes it, and yet one is best there too.
 func (d *Decode) mergeBlocks(batch, splits int, pages int64) int {
 	pieces, merged := d.parts/max(1, batch), min(batch, d.parts)
 	if splits > 0 {
