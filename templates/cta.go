@@ -94,8 +94,8 @@ func (c *decodeCTA) begin() {
 	c.firstRow = c.rowBlock.Mul(c.s.BlockH)
 }
 
-// policy is how pages stay in the L2: a page that one CTA reads is never read
-// again, and where several row blocks read it they do so side by side.
+// policy is how pages stay in the L2 once a piece has read them: nobody wants them
+// again, and where several row blocks read a page they do so side by side.
 func (c *decodeCTA) policy() (p gen.Value) {
 	if c.s.Evict != evictNormal {
 		p = c.k.EvictFirst()

@@ -4,11 +4,12 @@ import (
 	"github.com/mlagen/mlagen/gen"
 )
 
-// Where requests are cut into fewer pieces than there are parts, the parts without
-// one read ahead: they bring pages that pieces will soon want into the L2. The memory
-// then has all multiprocessors to feed and not only those that attend, who find one
-// page in some thirty at hand. That is for blocks that wait for memory; wider ones
-// are slower with it (golden/perf/decode.md).
+// Where an aligned schedule has fewer pieces than parts, and they are not short, the
+// parts without one read ahead: they bring pages that pieces will soon want into the
+// L2. The memory then has all multiprocessors to feed and not only those that attend,
+// who find one page in some thirty at hand. Blocks of up to 32 rows are faster for it,
+// wider ones slower (golden/perf/decode.md). Forced pieces and cuts of the line have no
+// readers: it was not measured there.
 //
 // A reader has pieces of its own, every so-many-th, and visits them in turn, at each
 // step a page further on. It goes by their likely progress, which it cannot see: too
@@ -19,17 +20,17 @@ type readAhead struct {
 	// turn a page more, for every piece has found one by then.
 	pace int
 	// inFlight is how many pages it awaits at a time, 1 or 2. With two it is served
-	// like the blocks that attend; those of many rows suffer from it.
+	// like the blocks that attend; with 24 and 32 rows these are slower for it.
 	inFlight int
 }
 
 const (
-	paceUnit = 4
+	paceUnit = 4 // of pace, in a page
 	// aheadLead is how many pages of a piece are left to itself at its beginning.
 	aheadLead = 4
 	// leastAhead is the shortest piece, in pages, for which anybody reads.
 	leastAhead = 8
-	// lastAhead is the share of a piece, from its end, that is left to itself.
+	// lastAhead: so many-th of the longest piece, at its end, is left to itself.
 	lastAhead = 8
 )
 

@@ -31,7 +31,7 @@ type Spec struct {
 	Rotate  string `json:"rotate,omitempty"`  // appending: the rope key is rotated on the way, "interleaved" or "half"
 
 	// What tuning may change in decode; zero as a rule.
-	Evict     string `json:"evict,omitempty"`      // pages in the L2: evicted first (""), or "normal"
+	Evict     string `json:"evict,omitempty"`      // pages that are attended to, in the L2: evicted first (""), or "normal"
 	PieceCost int    `json:"piece_cost,omitempty"` // schedule: what a piece costs beside its tiles, in tiles; 0 = as estimated
 	Teams     int    `json:"teams,omitempty"`      // decode, rows on wgmma's N: warpgroups that take a row block's tiles in turn, 1 or 2
 

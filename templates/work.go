@@ -14,8 +14,8 @@ import (
 const itemWords = 4
 
 // idle is the request of a part without work. In place of its tiles such an item has
-// the number of pieces for which the part reads ahead, in whose order they are the
-// first items of the parts before, and the tiles of the longest of them.
+// the number of pieces for which the part reads ahead, n, and the tiles of the longest
+// of them. They are items 0 … n−1, the first ones of parts 0 … n−1.
 const idle = -1
 
 // The destination is whole where the item covers its request. Otherwise it is

@@ -195,6 +195,9 @@ func (w *warp) memory(i int, write bool) (mem tma.Memory, flush func()) {
 		w.cl.stats.GlobalBytes += uint64(n)
 		w.cl.stats.TMABytes += uint64(n)
 		off := addr - a.base
+		if copied := w.cl.g.m.cfg.Copied; copied != nil {
+			copied(a.name, off, n)
+		}
 		if off>>pageShift == (off+uint64(n)-1)>>pageShift {
 			if write {
 				return a.poke(off, uint64(n)), nil

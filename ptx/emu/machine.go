@@ -17,6 +17,10 @@ type Config struct {
 	// one. Kernels with global atomics always run on one, so that a seed
 	// gives one result.
 	Workers int
+	// Copied, when not nil, is told what bulk copies read and write of global
+	// memory, range by range: so many bytes from an offset in an allocation. With
+	// several Workers it is called by several goroutines at once.
+	Copied func(allocation string, offset uint64, bytes int)
 	// MaxSteps stops a launch after so many warp instructions of one cluster
 	// without any effect on memory or barriers; 0 means 20 million.
 	MaxSteps uint64

@@ -27,6 +27,9 @@ type Options struct {
 	NoHazards bool
 	// KeepGoing lets a launch with proven hazards succeed; they are in Reports.
 	KeepGoing bool
+	// Copied, when not nil, is told what bulk copies read and write of global
+	// memory, by several goroutines at once (see ptx/emu's Config).
+	Copied func(allocation string, offset uint64, bytes int)
 	// Programs, when not nil, has what other devices have loaded, and gets what
 	// this one loads.
 	Programs *Programs
@@ -59,7 +62,7 @@ func Open(opts Options) (*Driver, error) {
 		opts.SMs = 8
 	}
 	d := &Driver{opts: opts, programs: map[[sha256.Size]byte]*emu.Program{}}
-	d.m = emu.New(emu.Config{SMs: opts.SMs, Seed: opts.Seed, NoHazards: opts.NoHazards, Workers: goruntime.GOMAXPROCS(0)})
+	d.m = emu.New(emu.Config{SMs: opts.SMs, Seed: opts.Seed, NoHazards: opts.NoHazards, Copied: opts.Copied, Workers: goruntime.GOMAXPROCS(0)})
 	return d, nil
 }
 
