@@ -4,10 +4,10 @@ import (
 	"github.com/mlagen/mlagen/gen"
 )
 
-// Where an aligned schedule has fewer pieces than parts, and they are not short, the
+// Where an aligned schedule has fewer pieces than parts, and they are not all short, the
 // parts without one read ahead: they bring pages that pieces will soon want into the
 // L2. The memory then has all multiprocessors to feed and not only those that attend,
-// who find one page in some thirty at hand. Blocks of up to 32 rows are faster for it,
+// who find one page in some fifty at hand. Blocks of up to 32 rows are faster for it,
 // wider ones slower (golden/perf/decode.md). Forced pieces and cuts of the line have no
 // readers: it was not measured there.
 //
@@ -28,7 +28,7 @@ const (
 	paceUnit = 4 // of pace, in a page
 	// aheadLead is how many pages of a piece are left to itself at its beginning.
 	aheadLead = 4
-	// leastAhead is the shortest piece, in pages, for which anybody reads.
+	// leastAhead is how long the longest piece must be, in pages, for anybody to read.
 	leastAhead = 8
 	// lastAhead: so many-th of the longest piece, at its end, is left to itself.
 	lastAhead = 8

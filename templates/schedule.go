@@ -53,7 +53,7 @@ func (s Spec) minAligned() int {
 //     pieces are dealt out evenly; with one piece, whole requests;
 //   - aligned: every part has at most one piece, requests are cut into even
 //     pieces of at most L tiles, with the smallest L for which the parts suffice;
-//     parts without one read ahead;
+//     parts without one may read ahead (readahead.go);
 //   - balanced: the line, on which a request is as long as its tiles plus
 //     pieceCost, is cut into equal stretches.
 //
