@@ -25,7 +25,8 @@ type readAhead struct {
 }
 
 const (
-	paceUnit = 4 // of pace, in a page
+	aheadBlockH = 32 // the widest row block that is faster for it
+	paceUnit    = 4  // of pace, in a page
 	// aheadLead is how many pages of a piece are left to itself at its beginning.
 	aheadLead = 4
 	// leastAhead is how long the longest piece must be, in pages, for anybody to read.
@@ -40,7 +41,7 @@ func (s Spec) readAhead() (readAhead, bool) {
 	switch {
 	case s.BlockH <= narrowBlockH:
 		return readAhead{pace: 5, inFlight: 2}, true
-	case s.BlockH <= besideBlockH:
+	case s.BlockH <= aheadBlockH:
 		return readAhead{pace: 7, inFlight: 1}, true
 	}
 	return readAhead{}, false
