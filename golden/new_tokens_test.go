@@ -176,11 +176,9 @@ func TestNewTokens(t *testing.T) {
 				t.Errorf("70 new tokens, 1 promised: %v", err)
 			}
 			a.lengths, a.written = []int32{256, 40}, 1
-			text, err := faults.Fault{Kernel: "absorb_decode", Pattern: `ld\.param\.b32 (%r\d+), \[new_tokens\];`, Replace: "mov.b32 $1, -63;"}.Plant(v.Decode.PTX)
+			faulty := v
+			faulty.Decode, err = withFault(v.Decode, faults.Fault{Kernel: "absorb_decode", Pattern: `ld\.param\.b32 (%r\d+), \[new_tokens\];`, Replace: "mov.b32 $1, -63;"})
 			must(t, err)
-			m, faulty := *v.Decode.Manifest, v
-			m.PTXSHA256 = ""
-			faulty.Decode = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
 			if _, err := a.run(t, faulty, 1); notFound(err) {
 				t.Errorf("a kernel that takes no heed of new tokens: %v", err)
 			}

@@ -113,11 +113,8 @@ func TestPrefillWaits(t *testing.T) {
 		t.Error(err)
 	}
 	// The attending warps get their work by message, from the warp that loads.
-	text, err := faults.Fault{Kernel: "expand_prefill", Pattern: `^\tgriddepcontrol\.wait;\n`, Nth: 1}.Plant(v.Attend.PTX)
+	v.Attend, err = withFault(v.Attend, faults.Fault{Kernel: "expand_prefill", Pattern: `^\tgriddepcontrol\.wait;\n`, Nth: 1})
 	must(t, err)
-	m := *v.Attend.Manifest
-	m.PTXSHA256 = ""
-	v.Attend = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
 	if err := chain(v); err == nil || !strings.Contains(err.Error(), "missing-grid-dependency") {
 		t.Errorf("loading without waiting for the grid before was not found: %v", err)
 	}

@@ -174,13 +174,11 @@ func TestProductsWait(t *testing.T) {
 		found := false
 		for nth := range 4 {
 			err := chain(rows, func(v *runtime.Variant) {
-				text, err := faults.Fault{Kernel: "absorb_o", Pattern: `^\tgriddepcontrol\.wait;\n`, Nth: nth}.Plant(v.PTX)
+				faulty, err := withFault(*v, faults.Fault{Kernel: "absorb_o", Pattern: `^\tgriddepcontrol\.wait;\n`, Nth: nth})
 				if err != nil {
 					return // no such wait
 				}
-				m := *v.Manifest
-				m.PTXSHA256 = ""
-				*v = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
+				*v = faulty
 			})
 			found = found || err != nil && strings.Contains(err.Error(), "missing-grid-dependency: reads latent")
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/mlagen/mlagen/golden/cases"
 	"github.com/mlagen/mlagen/golden/check"
 	"github.com/mlagen/mlagen/golden/faults"
-	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
 )
@@ -163,12 +162,9 @@ func TestReadersWait(t *testing.T) {
 				t.Errorf("%+v: %v", spec, err)
 			}
 		}
-		text, err := faults.Fault{Kernel: "absorb_decode", Pattern: `^\tgriddepcontrol\.wait;\n(L\d+_steps:\n)`, Replace: "$1"}.Plant(v.Decode.PTX)
+		v.Decode, err = withFault(v.Decode, faults.Fault{Kernel: "absorb_decode", Pattern: `^\tgriddepcontrol\.wait;\n(L\d+_steps:\n)`, Replace: "$1"})
 		must(t, err)
-		m, faulty := *v.Decode.Manifest, v
-		m.PTXSHA256 = ""
-		faulty.Decode = runtime.Variant{Name: "faulty", PTX: text, Manifest: &m}
-		if _, err := a.run(t, faulty, a.written); notFound(err) {
+		if _, err := a.run(t, v, a.written); notFound(err) {
 			t.Errorf("%+v, readers that do not wait: %v", spec, err)
 		}
 	}

@@ -3,6 +3,7 @@ package golden_test
 import (
 	"sync"
 
+	"github.com/mlagen/mlagen/golden/faults"
 	"github.com/mlagen/mlagen/runtime"
 	"github.com/mlagen/mlagen/runtime/emu"
 	"github.com/mlagen/mlagen/templates"
@@ -51,4 +52,15 @@ func buildVariant(kernel string, spec templates.Spec) (runtime.Variant, error) {
 	m := *v.Manifest
 	v.Manifest = &m
 	return v, nil
+}
+
+// withFault returns the variant with a fault in its text.
+func withFault(v runtime.Variant, f faults.Fault) (runtime.Variant, error) {
+	text, err := f.Plant(v.PTX)
+	if err != nil {
+		return v, err
+	}
+	m := *v.Manifest
+	m.PTXSHA256 = ""
+	return runtime.Variant{Name: v.Name, PTX: text, Manifest: &m}, nil
 }

@@ -331,14 +331,12 @@ func (s *faultySource) plant(v runtime.Variant, err error) (runtime.Variant, err
 	if err != nil {
 		return v, err
 	}
-	text, err := s.fault.Plant(v.PTX)
+	faulty, err := withFault(v, s.fault)
 	if err != nil {
 		return v, nil // this variant has no such place
 	}
 	s.planted = true
-	m := *v.Manifest
-	m.PTXSHA256 = ""
-	return runtime.Variant{Name: v.Name, PTX: text, Manifest: &m}, nil
+	return faulty, nil
 }
 
 func (s *faultySource) MergeStates(shape runtime.MergeShape) (runtime.Variant, error) {

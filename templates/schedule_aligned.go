@@ -38,8 +38,8 @@ func (l *residentLengths) smallestPiece(low, high gen.Value) gen.Value {
 }
 
 // align gives every part one piece of at most length tiles, or none: then it may read
-// ahead for the others. There are
-// no more pieces than parts, and a thread has a request first and then a part.
+// ahead for the others. There are no more pieces than parts, and a thread has a request
+// first and then a part.
 func (l *residentLengths) align(most, length gen.Value) {
 	c, k := l.c, l.c.k
 	byLength := k.Divisor(length)

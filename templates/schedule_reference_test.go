@@ -146,7 +146,11 @@ func (r *reference) aligned() (lists [][]span, length int) {
 	return lists, length
 }
 
-func isAligned(r *reference) bool { lists, _ := r.aligned(); return lists != nil }
+// isAligned reports whether aligned has pieces.
+func (r *reference) isAligned() bool {
+	lists, _ := r.aligned()
+	return lists != nil
+}
 
 // balanced cuts the line evenly.
 func (r *reference) balanced() [][]span {
@@ -289,7 +293,7 @@ func TestScheduleWords(t *testing.T) {
 			ways["pieces"] += len(kernels)
 		case splits == 1 || ref.wholeRequests():
 			ways[fmt.Sprint("whole ", len(kernels))]++
-		case isAligned(ref):
+		case ref.isAligned():
 			ways["aligned"]++
 		default:
 			ways[fmt.Sprint("line ", len(kernels))]++

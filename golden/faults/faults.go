@@ -16,7 +16,7 @@ type Fault struct {
 	Kernel  string // the .entry that it is planted in
 	Heads   int    // of the cases that must catch it
 	Pattern string // what is replaced, (?m) regular expression; <NAME> is the address of what the text says is NAME in shared memory
-	Nth     int    // which of its matches, −1 = the last
+	Nth     int    // which of its matches, −1 = the last: what reads ahead stands before what loads
 	Replace string
 }
 
@@ -26,13 +26,24 @@ var shared = regexp.MustCompile(`// shared: (.+) at (\d+),`)
 // Plant returns the kernel's text with the fault, or an error when the text
 // has no such place.
 func (f Fault) Plant(text []byte) ([]byte, error) {
+	re, at, err := f.place(text)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(nil), text[:at[0]]...)
+	out = re.Expand(out, []byte(f.Replace), text, at)
+	return append(out, text[at[1]:]...), nil
+}
+
+// place returns what is replaced: the match of the pattern, with its groups.
+func (f Fault) place(text []byte) (*regexp.Regexp, []int, error) {
 	pattern := f.Pattern
 	for _, place := range shared.FindAllSubmatch(text, -1) {
 		pattern = strings.ReplaceAll(pattern, "<"+string(place[1])+">", `\[(?:smem|%r\d+)\+`+string(place[2])+`\]`)
 	}
 	re, err := regexp.Compile("(?m)" + pattern)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := re.FindAllSubmatchIndex(text, -1)
 	n := f.Nth
@@ -40,12 +51,9 @@ func (f Fault) Plant(text []byte) ([]byte, error) {
 		n += len(all)
 	}
 	if n < 0 || n >= len(all) {
-		return nil, fmt.Errorf("%s: %s has %d matches of %q, none is number %d", f.Name, f.Kernel, len(all), f.Pattern, f.Nth)
+		return nil, nil, fmt.Errorf("%s: %s has %d matches of %q, none is number %d", f.Name, f.Kernel, len(all), f.Pattern, f.Nth)
 	}
-	at := all[n]
-	out := append([]byte(nil), text[:at[0]]...)
-	out = re.Expand(out, []byte(f.Replace), text, at)
-	return append(out, text[at[1]:]...), nil
+	return re, all[n], nil
 }
 
 const (
@@ -101,16 +109,16 @@ var Decode = []Fault{
 	{"producer's phase does not flip within a tile", decode, narrow, `(xor\.b32 %r\d+, %r\d+), 1;`, -2, "$1, 0;"},
 	{"consumer counts a slot too many", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 8;`, 2, "$1, 9;"},
 	{"producer counts a slot too few", decode, narrow, `(setp\.ge\.s32 %p\d+, %r\d+), 8;`, -1, "$1, 7;"},
-	{"expects a box too few", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, 0, "$1, 16384;"},
-	{"expects a box too many", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, 1, "$1, 32768;"},
-	{"expects nothing", decode, narrow, `^\tmbarrier\.arrive\.expect_tx.*\n`, 0, ""},
-	{"a box not copied", decode, narrow, `^\tcp\.async\.bulk\.tensor.*\n`, 4, ""},
-	{"a box copied twice", decode, narrow, `^(\tcp\.async\.bulk\.tensor.*\n)`, 4, "$1$1"},
+	{"expects a box too few", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, -3, "$1, 16384;"},
+	{"expects a box too many", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, -2, "$1, 32768;"},
+	{"expects nothing", decode, narrow, `^\tmbarrier\.arrive\.expect_tx.*\n`, -3, ""},
+	{"a box not copied", decode, narrow, `^\tcp\.async\.bulk\.tensor.*\n`, -5, ""},
+	{"a box copied twice", decode, narrow, `^(\tcp\.async\.bulk\.tensor.*\n)`, -5, "$1$1"},
 	{"a box from the wrong columns", decode, narrow, `\{64, 0, `, -1, "{0, 0, "},
 	{"a box from the wrong row", decode, narrow, `\{64, 0, `, -1, "{64, 1, "},
-	{"a box one row too far", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, 0, "$1+8320]"},
-	{"a box off its alignment", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, 0, "$1+8256]"},
-	{"every lane issues the copies", decode, narrow, `elect\.sync _\|(%p\d+), \S+;`, 0, "setp.eq.u32 $1, 0, 0;"},
+	{"a box one row too far", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, -3, "$1+8320]"},
+	{"a box off its alignment", decode, narrow, `(cp\.async\.bulk\.tensor\S+ \[%r\d+)\+8192\]`, -3, "$1+8256]"},
+	{"every lane issues the copies", decode, narrow, `elect\.sync _\|(%p\d+), \S+;`, -1, "setp.eq.u32 $1, 0, 0;"},
 
 	// Fragments, masks, zero fill.
 	{"stmatrix without transposition", decode, narrow, `(stmatrix\S+x4)\.trans`, 0, "$1"},
@@ -135,6 +143,9 @@ var Decode = []Fault{
 	// Reading ahead.
 	{"a page read ahead is given back by too few", decode, narrow, `(mbarrier\.arrive\.shared\.b64 _, \S+), 4;`, 0, "$1, 3;"},
 	{"a page read ahead is given back by too many", decode, narrow, `(mbarrier\.arrive\.shared\.b64 _, \S+), 4;`, 0, "$1, 5;"},
+	{"a page read ahead expects a box too few", decode, narrow, `(mbarrier\.arrive\.expect_tx.*), 24576;`, 0, "$1, 16384;"},
+	{"a box of a page read ahead not copied", decode, narrow, `^\tcp\.async\.bulk\.tensor.*\n`, 4, ""},
+	{"every lane issues the copies of a page read ahead", decode, narrow, `elect\.sync _\|(%p\d+), \S+;`, 0, "setp.eq.u32 $1, 0, 0;"},
 	{"the last page read ahead is not awaited", decode, narrow, `^(L\d+_steps_end:\n.*\n.*\n.*\n)\t@!%p\d+ bra`, 0, "$1\tbra"},
 
 	// From one item to the next, rows on M.

@@ -212,3 +212,33 @@ func TestPlant(t *testing.T) {
 		t.Error("planted at a place that is not there")
 	}
 }
+
+// TestLoadersAndReaders: what reads ahead is much like what loads, and a fault meant for
+// one of them does not come to lie in the other.
+func TestLoadersAndReaders(t *testing.T) {
+	for heads, teams := range map[int]int{narrow: 0, teamed: 2} {
+		out, err := templates.Build("absorb-decode", templates.Spec{Heads: heads, Teams: teams})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(out.PTX)
+		begin, end := strings.Index(text, "// role load"), strings.LastIndex(text, "elect.sync") // the loader's one lane
+		if begin < 0 || end < begin || !strings.Contains(text[begin:end], "_steps_end:") {
+			t.Fatalf("%d heads: no reader between %d and %d", heads, begin, end)
+		}
+		for _, f := range Decode {
+			if f.Kernel != decode || f.Heads != heads {
+				continue
+			}
+			_, at, err := f.place(out.PTX)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			reader := at[0] >= begin && at[0] < end
+			if reader != strings.Contains(f.Name, "read ahead") {
+				t.Errorf("%s, %d heads: it lies in what reads ahead: %v", f.Name, heads, reader)
+			}
+		}
+	}
+}
